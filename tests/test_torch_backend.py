@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tilewright as tw
+
+from .torch_compiled import alone, compiled, mlp
 
 torch: Any = pytest.importorskip("torch")
 
@@ -22,16 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    tw.torch_report(clear=True)
-    with torch.random.fork_rng():
+    with alone():
         yield
-
-
-def compiled(module: Any, **options: Any) -> Any:
-    given = {"threads": 1, **options}
-    return torch.compile(module, backend="tilewright", options=given)
 
 
 def check(module: Any, *args: Any, tolerance: float = 1e-5) -> Any:
@@ -40,12 +33,6 @@ def check(module: Any, *args: Any, tolerance: float = 1e-5) -> Any:
     with torch.no_grad():
         torch.testing.assert_close(fast(*args), module(*args), rtol=tolerance, atol=tolerance)
     return fast
-
-
-def mlp() -> Any:
-    return torch.nn.Sequential(
-        torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
-    ).eval()
 
 
 def test_a_module_runs_as_one_graph() -> None:
@@ -359,121 +346,6 @@ def test_a_fresh_interpreter_finds_the_backend_and_forks(tmp_path: Path) -> None
         check=False, capture_output=True, text=True, env=environment, timeout=300,
     )  # fmt: skip
     assert told.stdout == "right\n", told.stderr
-
-
-def gradients(function: Any, module: Any, *args: Any) -> list[Any]:
-    """The result, and its gradients by all that needs one, with weights that are known."""
-    given = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in args]
-    module.zero_grad()
-    y = function(*given)
-    weights = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape)
-    (y * weights.to(y.dtype)).sum().backward()
-    found = [y.detach(), *(p.grad for p in module.parameters())]
-    return [*found, *(a.grad for a in given if a.grad is not None)]
-
-
-class Layer(torch.nn.Module):  # type: ignore[misc]
-    """A function of a module's input, with the parameters of the layers that are given."""
-
-    def __init__(self, function: Callable[..., Any], *layers: Any) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(layers)
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x, *self.layers)
-
-
-F = torch.nn.functional
-IMAGE = torch.randn(2, 4, 7, 6, generator=torch.Generator().manual_seed(1))
-TRAINED = {
-    "conv": Layer(lambda x, c: c(x), torch.nn.Conv2d(4, 6, 3, 2, 1, groups=2)),
-    "dilated": Layer(lambda x, c: c(x), torch.nn.Conv2d(4, 4, (3, 2), (1, 3), 0, 2, groups=4)),
-    "transposed": Layer(lambda x, c: c(x), torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2)),
-    "batch norm": Layer(lambda x, n: n(x), torch.nn.BatchNorm2d(4)),
-    "group norm": Layer(lambda x, n: n(x), torch.nn.GroupNorm(2, 4)),
-    "layer norm": Layer(lambda x, n: n(x), torch.nn.LayerNorm(6)),
-    "max pool": Layer(lambda x: F.max_pool2d(x.round(), 3, 2, 1, ceil_mode=True)),
-    "mean pool": Layer(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
-    "inner mean pool": Layer(lambda x: F.avg_pool2d(x, 2, 1, 1, count_include_pad=False)),
-    "adaptive": Layer(lambda x: F.adaptive_avg_pool2d(x, (3, 4)) + F.adaptive_avg_pool2d(x, 1)),
-    "nearest": Layer(lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest")),
-    "bilinear": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="bilinear")),
-    "bicubic": Layer(lambda x: F.interpolate(x, size=(9, 9), mode="bicubic", align_corners=True)),
-    "padded": Layer(lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect") * F.pad(x, (1, 2, 2, 0))),
-    "softmax": Layer(lambda x: x.softmax(1) + x.log_softmax(3)),
-    "attention": Layer(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
-    "gathered": Layer(lambda x: x[:, [0, 0, 3]] * x.cumsum(2)[:, 1:] + x.amax((1, 3), True)),
-}
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_gradients_are_those_of_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the reference of the graphs, node by node: what kernels compute is tested elsewhere."""
-    from tilewright.torch_backend import compiled_graph
-
-    def referred(graph: Any, target: str, database: Any) -> Any:
-        def at(*addresses: int) -> None:
-            sides = [*graph.inputs.values(), *graph.outputs.values()]
-            arrays = [tensor_at(v.type, a) for v, a in zip(sides, addresses, strict=True)]
-            found = graph.reference(*arrays[: len(graph.inputs)])
-            for place, array in zip(arrays[len(graph.inputs) :], found, strict=True):
-                place[...] = array
-
-        return type("Model", (), {"at": staticmethod(at)})
-
-    monkeypatch.setattr(compiled_graph, "build", referred)
-    module = TRAINED[name].double()
-    found = gradients(compiled(module), module, IMAGE.double())
-    wanted = gradients(module, module, IMAGE.double())
-    for own, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-9)
-    assert [g.kind for g in tw.torch_report().on("tilewright")] == ["forward", "backward"]
-
-
-def tensor_at(type_: Any, address: int) -> Any:
-    import ctypes
-
-    if not type_.size:
-        return np.empty(type_.shape, tw.base.dtypes.to_numpy(type_.dtype))
-    memory = (ctypes.c_uint8 * type_.bytes).from_address(address)
-    return np.frombuffer(memory, tw.base.dtypes.to_numpy(type_.dtype)).reshape(type_.shape)
-
-
-def test_rows_that_data_choose_get_their_gradients() -> None:
-    module = torch.nn.Embedding(6, 3, padding_idx=0)
-    places = torch.tensor([[1, 5, 1], [0, 0, 2]])
-    found = gradients(compiled(module), module, places)
-    wanted = gradients(module, module, places)
-    for own, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(own, other)
-
-
-def test_training_goes_as_that_of_torch() -> None:
-    x, y = torch.randn(16, 8), torch.randn(16, 4)
-
-    def losses(use: Callable[[Any], Any]) -> list[float]:
-        torch.manual_seed(3)
-        module = torch.nn.Sequential(
-            torch.nn.Linear(8, 16),
-            torch.nn.BatchNorm1d(16),
-            torch.nn.Tanh(),
-            torch.nn.Linear(16, 4),
-        )
-        called, found = use(module), list[float]()
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
-        for _ in range(100):
-            optimizer.zero_grad()
-            loss = F.mse_loss(called(x), y)
-            loss.backward()
-            optimizer.step()
-            found.append(loss.item())
-        return found
-
-    own, eager = losses(compiled), losses(lambda module: module)
-    np.testing.assert_allclose(own, eager, rtol=1e-3, atol=1e-5)
-    assert own[-1] < 0.5 * own[0]
-    assert [g.calls for g in tw.torch_report().on("tilewright")] == [100, 100]
 
 
 def test_a_graph_is_tuned_before_it_is_built(

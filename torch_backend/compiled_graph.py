@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,7 +35,8 @@ PyTorch counts writes, but for those through `Tensor.data` and arrays of numpy. 
 these, unless they change none of the samples.
 """
 
-Call: TypeAlias = "Any"  # of a list of arguments, a list of results
+Call: TypeAlias = "Callable[[list[Any]], list[Any]]"
+"""Of the arguments of a graph, its results."""
 
 
 class CompiledGraph:
@@ -53,7 +54,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         self._frozen: dict[tuple[int, ...], _Frozen] = {}
         self._changes = 0
-        self._plain: Call = None
+        self._plain: Call | None = None
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         given = list(arguments)
@@ -97,7 +98,7 @@ class CompiledGraph:
         record = self._record
         try:
             captured = import_captured(self._module, constants, record.function)
-            run = _trivial(self._module) if captured is None else self._program(captured)
+            run = _eager(self._module) if captured is None else self._program(captured)
             record.ran_on = "tilewright"
             record.programs += 1
         except UnsupportedError as error:
@@ -119,7 +120,7 @@ class CompiledGraph:
         options = self._options
         threads = options.threads or torch.get_num_threads()
         target = f"cpu -threads={threads}"
-        if options.tune_seconds is not None:
+        if options.tune_seconds is not None and not self._record.programs:
             from ..autotune.tune import tune
 
             assert options.database is not None, "options are checked"
@@ -234,13 +235,8 @@ def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any])
     return found
 
 
-def _trivial(module: Any) -> Call:
-    """A graph that computes nothing returns its arguments, and what is known."""
-    return _eager(module)
-
-
 def _eager(module: Any) -> Call:
-    """PyTorch's own execution of the graph."""
+    """PyTorch's own execution of the graph, which may compute nothing."""
 
     def run(given: list[Any]) -> list[Any]:
         return list(module(*given))
