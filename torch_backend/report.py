@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -121,7 +121,8 @@ def torch_report(*, clear: bool = False) -> TorchReport:
     with RECORDS.lock:
         RECORDS.read_breaks()
         skipped = _skipped() - RECORDS.skipped
-        found = TorchReport(tuple(RECORDS.graphs), tuple(RECORDS.breaks), dict(skipped))
+        graphs = tuple(map(replace, RECORDS.graphs))  # as they are now: calls are still counted
+        found = TorchReport(graphs, tuple(RECORDS.breaks), dict(skipped))
         if clear:
             RECORDS.graphs.clear()
             RECORDS.breaks.clear()

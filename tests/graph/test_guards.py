@@ -67,6 +67,19 @@ def test_an_index_out_of_its_range_is_an_error(
     np.testing.assert_allclose(model(*operands), wanted, rtol=1e-6)
 
 
+def test_a_call_with_addresses_says_which_index_it_was() -> None:
+    operands = [X, np.array([1, 4])]
+    model = built(graph_of("take", operands, {"axis": 0}))
+    result = np.zeros((2, 4), np.float32)
+    addresses = [array.ctypes.data for array in (*operands, result)]
+    model.at(*addresses)
+    np.testing.assert_array_equal(result, X[[1, 4]])
+    operands[1][1] = 7
+    with pytest.raises(GuardError) as caught:
+        model.at(*addresses)
+    assert (caught.value.data["index"], caught.value.data["place"]) == (7, (1,))
+
+
 @pytest.mark.parametrize(("dtype", "extent"), [("uint8", 150), ("uint8", 5), ("uint16", 40000)])
 def test_unsigned_indices(dtype: str, extent: int) -> None:
     model = built(graph_of("take", [np.arange(extent), np.zeros(2, dtype)], {"axis": 0}))
