@@ -28,6 +28,7 @@ ROOMS = (
     "schedule",
     "target",
     "tir",
+    "torch_backend",
     "tuning_db",
 )
 SOURCES = [
