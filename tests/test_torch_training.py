@@ -230,7 +230,7 @@ def classifier() -> Any:
     )  # fmt: skip
 
 
-MODULES = {
+MODULES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "mlp": (lambda: mlp().train(), lambda: torch.randn(5, 8)),
     "classifier": (classifier, lambda: torch.randn(4, 3, 16, 16)),
     "block": (Block, lambda: torch.randn(2, 6, 32)),
