@@ -70,10 +70,6 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self._held_at = tuple([weights.ctypes.data for weights in self._held])
 
     @cached_property
-    def _at(self) -> Callable[..., None]:
-        return self.module.at
-
-    @cached_property
     def evidence(self) -> Evidence:
         """What became of the graph, with figures: nodes, kernels, memory and the build's time.
 
@@ -114,7 +110,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         output, and no output overlaps with anything. Raises what a kernel raises, and `GuardError`.
         """
         try:
-            self._at(*addresses, *self._held_at)
+            self.module.at(*addresses, *self._held_at)
         except KernelError as error:
             types = (*self.inputs.values(), *self.outputs.values())
             given = [_array_at(a, place) for a, place in zip(types, addresses, strict=True)]

@@ -155,18 +155,18 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         else:
             self._kernel.call(arguments, **given)
 
-    @property
-    def at(self) -> Callable[..., None]:
-        """A function of the addresses of all arguments, that runs the kernel and checks nothing.
+    def at(self, *addresses: int) -> None:
+        """Run the kernel with the arguments at these addresses. Nothing is checked.
 
-        Each argument has to be of its type, and compact. Raises `ArtifactError` for GPUs.
+        Each argument has to be of its type, and compact. Raises `ArtifactError` for GPUs, and what
+        a kernel raises.
         """
         if not isinstance(self._kernel, NativeKernel):
             raise ArtifactError(
                 "{0} is for {1}, and is not called with addresses", self.signature.name,
                 str(self.target), hint="call it with arrays",
             )  # fmt: skip
-        return self._kernel.at
+        self._kernel.at(*addresses)
 
     @property
     def resources(self) -> dict[str, dict[str, int | float]]:
