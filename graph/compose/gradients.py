@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ...base import dtypes
 from ..builder import Builder
 from ..ir import Value
 from ..operator import Array
 from .basics import cast_to, part, reshaped, wide
 from .contraction import Convolution
-from .movement import padded
-from .sampling import Window
 
 
 def weight_gradient(
@@ -45,53 +41,6 @@ def weight_gradient(
     turned = Convolution(conv.dilations, conv.before, tuple(after), conv.strides, groups)
     found = turned.of(b, own, kernel)
     return b.add("transpose", found, axes=(1, 0, *range(2, rank + 2)))
-
-
-def largest_of_windows(b: Builder, x: Value, window: Window) -> tuple[Value, Value]:
-    """Of (n, c, *extents), the largest element of each window, and its place in the extents.
-
-    Of equal ones it is the first; NaN is larger than all. Places are int64.
-    """
-    extents = x.shape[2:]
-    lowest = -math.inf if dtypes.is_float(x.dtype) else dtypes.int_limits(x.dtype)[0]
-    around = padded(b, x, [0, 0, *window.before, 0, 0, *window.after], fill=lowest)
-    steps = list(itertools.accumulate(extents[:0:-1], lambda a, e: a * e, initial=1))[::-1]
-    counts = tuple(
-        (a - (k - 1) * d - 1) // s + 1
-        for a, k, d, s in zip(
-            around.shape[2:], window.kernel, window.dilations, window.strides, strict=True
-        )
-    )
-    found: tuple[Value, Value] | None = None
-    for taps in itertools.product(*map(range, window.kernel)):
-        starts = [k * d for k, d in zip(taps, window.dilations, strict=True)]
-        own = b.add(
-            "slice", around, starts=(0, 0, *starts), steps=(1, 1, *window.strides),
-            shape=(*x.shape[:2], *counts),
-        )  # fmt: skip
-        place = b.constant(sum(s * w for s, w in zip(starts, steps, strict=True)), "int64")
-        found = (own, place) if found is None else _larger(b, found, (own, place))
-    assert found is not None, "a window has an element"
-    best, offset = found
-    first = np.zeros((1,) * len(extents), np.int64)
-    for d, count in enumerate(counts):
-        along = [-1 if e == d else 1 for e in range(len(extents))]
-        origins = np.arange(count) * window.strides[d] - window.before[d]
-        first = first + (origins * steps[d]).reshape(along)
-    places = b.add("add", offset, b.constant(first, "int64"))
-    return best, b.add("broadcast_to", places, shape=best.shape)
-
-
-def _larger(
-    b: Builder, best: tuple[Value, Value], other: tuple[Value, Value]
-) -> tuple[Value, Value]:
-    """Of elements with their places, the larger ones; NaN is larger than all."""
-    larger = b.add("less", best[0], other[0])
-    if dtypes.is_float(best[0].dtype):
-        known = b.add("logical_not", b.add("is_nan", best[0]))
-        missing = b.add("logical_and", known, b.add("is_nan", other[0]))
-        larger = b.add("logical_or", larger, missing)
-    return b.add("where", larger, other[0], best[0]), b.add("where", larger, other[1], best[1])
 
 
 def along_axis(b: Builder, x: Value, axis: int, matrix: Array) -> Value:

@@ -97,8 +97,7 @@ class _CapturedImporter(_Importer):
                 inputs[number] = held
         for node in nodes:
             _as_aten(node)
-            if node.op == "get_attr":
-                self._attribute(node, getattr(module, node.target, None), scope)
+        self.module = module
         results = self._nodes(module.graph, scope)
         outputs, values = self._results(nodes[-1].args[0], results, numbers)
         if self.unsupported:
@@ -127,15 +126,6 @@ class _CapturedImporter(_Importer):
             self.unsupported.append((_place(node), "input", problem.reason, problem.detail))
             return None
         return held
-
-    def _attribute(self, node: Any, held: Any, scope: dict[Any, Any]) -> None:
-        try:
-            if not hasattr(held, "dtype"):
-                raise Unsupported(Reason.TYPE, f"{node.target}: {type(held).__name__}")
-            _form(held)
-            scope[node] = self.builder.constant(_array(held), name=str(node.target))
-        except Unsupported as problem:
-            self.unsupported.append((_place(node), "constant", problem.reason, problem.detail))
 
     def _results(
         self, returned: Sequence[Any], results: Sequence[Any], numbers: Mapping[Any, int]

@@ -97,6 +97,7 @@ def _decomposed(program: Any) -> Any:
 class _Importer:
     def __init__(self, program: Any, name: str) -> None:
         self.program = program
+        self.module = program.graph_module if program is not None else None
         self.builder = Builder(name or "model")
         self.unsupported: list[tuple[str, str, Reason, str]] = []
         self.sources: list[Source] = []
@@ -179,7 +180,7 @@ class _Importer:
         """A tensor that the module holds; others are of operators that refuse themselves."""
         import torch
 
-        held = operator.attrgetter(node.target)(self.program.graph_module)
+        held = operator.attrgetter(node.target)(self.module)
         if isinstance(held, torch.Tensor):
             scope[node] = self.builder.constant(_array(held), name=node.target)
         elif not isinstance(held, torch.fx.GraphModule):
