@@ -273,6 +273,7 @@ def windows(x: Any, _: Any) -> Any:
         lambda x, n: (x.norm(3), x.norm(0, 1), x.norm(float("-inf")), x[:, :1].var(1)),
     ],
 )
+@pytest.mark.filterwarnings("ignore:var.*degrees of freedom")  # PyTorch's, of one element
 def test_operators_that_are_compositions(function: Callable[..., Any]) -> None:
     check(function, X, N, tolerance=2e-6)
 
