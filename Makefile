@@ -35,7 +35,7 @@ apt_install = $(APT_INSTALL) $(1) || { $(APT_GET) update && $(APT_INSTALL) $(1);
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo frameworks test test-hosts test-long oldest aarch64-tools browser-tools vscode-tools lint
+.PHONY: help demo test test-hosts test-frameworks test-long oldest aarch64-tools browser-tools vscode-tools lint
 .PHONY: format bench budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -50,7 +50,7 @@ help:
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
 	@echo "make vscode-tools  install the VS Code that tests of the lab drive (needs npm; 0.8 GB)"
-	@echo "make frameworks  install PyTorch and JAX, whose models tests import"
+	@echo "make test-frameworks  install PyTorch and JAX and run the tests that need them"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -63,10 +63,6 @@ help:
 demo: $(VENV)/stamp-core
 	$(RUN) examples/demo.py
 
-# Releases that have a build for processors alone, where the package index offers one.
-frameworks: $(VENV)/stamp-check
-	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11"
-
 test: $(VENV)/stamp-check
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
@@ -75,6 +71,13 @@ test-hosts: $(VENV)/stamp-check
 	test -n "$$names" || echo "this machine has no more than they: nothing to do"; \
 	for name in $$names; do \
 	    echo "as $$name"; $(MAKE) test HOST=$$name TESTS="$(HOST_TESTS)" || exit 1; done
+
+# Releases that have a build for processors alone, where the package index offers one.
+test-frameworks: $(VENV)/stamp-check
+	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11"
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/test_torch*.py \
+	    tests/graph/test_torch*.py tests/graph/test_stablehlo.py)
+	$(RUN) -m pytest tests/test_docs.py -k "torch or jax"
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
