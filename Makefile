@@ -77,7 +77,7 @@ test-frameworks: $(VENV)/stamp-check
 	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11"
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/test_torch*.py \
 	    tests/graph/test_torch*.py tests/graph/test_stablehlo.py)
-	$(RUN) -m pytest tests/test_docs.py -k "torch or jax"
+	$(RUN) -m pytest tests/test_docs.py -k "torch or jax or frameworks"
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
