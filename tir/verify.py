@@ -3,7 +3,8 @@
 Rules are checked in this order: structure (`wellformed.py`); reduce iterations may run in any order
 (`reductions.py`); accesses in bounds, divisors not zero, iteration variables in their domain
 (`inbounds.py`); declared regions cover what blocks touch; no predicate skips an init
-(`starts.py`); reads see written elements (`initialised.py`); parallel, vectorized and thread loops
+(`starts.py`); reads see written elements (`initialised.py`); updates visit each point once, and
+reductions begin at their zero point (`visits.py`); parallel, vectorized and thread loops
 carry no dependence (`independence.py`), and neither do spatial iterations. All
 checks are sound: what cannot be shown is refused, with the reason.
 """
@@ -18,6 +19,7 @@ from .ir import Func
 from .reductions import check_reductions
 from .starts import check_starts
 from .survey import Survey
+from .visits import check_visits
 from .wellformed import check_structure
 
 
@@ -36,6 +38,7 @@ def verify(func: Func) -> None:
         _check_regions(survey, bounds)
         check_starts(survey)
         Initialised(func, survey).check()
+        check_visits(survey)
         Independence(func, survey).check()
         check_promises(func, survey)
 

@@ -93,6 +93,9 @@ class _Checker:
         for b in (*arrays, *func.allocs):
             self.declare(b)
         for b in arrays:
+            if b.scope != "global":
+                self.fail("parameter {0} has the scope {1}; expected global", b.name, b.scope,
+                          hint="cache_read copies it to a buffer of that scope")  # fmt: skip
             if b.align:
                 self.fail("parameter {0} has align; only internal buffers are padded", b.name)
             if b.swizzle is not None:

@@ -552,8 +552,29 @@ def _child_index(target: For, label: Label) -> int:
     return next(n for n, s in children if find_path(s, label) is not None)
 
 
+def _require_all_run(fn: Func, block: Block) -> None:
+    """Require that the loops of `block` go through its domain, as those that it is moved to do.
+
+    A predicate says what is left out, and is kept. Where nobody else stores to the buffers of a
+    block that updates nothing, and which are internal, nobody finds more of them stored.
+    """
+    outputs = region_buffers(block.writes)
+    alone = outputs.isdisjoint(region_buffers(block.reads)) and all(
+        b not in fn.params and len(writers_of(fn, b)) == 1 for b in outputs
+    )
+    require(
+        alone
+        or current_space() is not None
+        or visited(fn, [(_replace(block, predicate=None), block.iters)]),
+        "the loops of block {0} run only a part of its domain, and new ones would run all of it",
+        block.label,
+        hint="give its axes the extents of the loops in the program",
+    )
+
+
 def _move(fn: Func, block: Block, target: For, position: int, moved: Stmt) -> Func:
     """`fn` with the block taken from where it was and `moved` put into the body of `target`."""
+    _require_all_run(fn, block)
     children = statements(target.body)
     body = seq(*children[:position], moved, *children[position:])
     # The moved block keeps its label: it is cut out of the program before it is put in again.

@@ -928,3 +928,10 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
         "what another iteration of thread loop t stores is there in the next phase: close the loop "
         "after block S, and read in one of its own"
     )
+
+
+@pytest.mark.parametrize("scope", ["local", "register", "shared"])
+def test_a_parameter_is_memory_of_the_caller(scope: str) -> None:
+    with pytest.raises(VerifyError) as error:
+        verify(func(For(I, 16, store(B, (I,), 0.0)), replace(B, scope=scope)))
+    assert error.value.arguments[1:] == ("B", scope)
