@@ -13,7 +13,10 @@ their steps; others exactly, by integer sets.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..base.errors import VerifyError
@@ -21,6 +24,7 @@ from .bounds import variables
 from .dependence import Access, Conflict, Verdict, before, beyond, conflict
 from .digits import Digit, digit_of, free, telling
 from .ir import (
+    Binary,
     Block,
     Buffer,
     Const,
@@ -39,7 +43,7 @@ from .ir import (
 from .polynomial import factors
 from .structure import conjuncts
 from .survey import Survey
-from .visit import substitute
+from .visit import substitute, walk
 
 
 def check_visits(survey: Survey) -> None:
@@ -50,20 +54,14 @@ def check_visits(survey: Survey) -> None:
         if updates(block) and all(i.extent != 0 for i in block.iters):
             depth = _plain_depth(survey, nest)
             if depth is None or not _restarted(nest, nests, depth):
-                _check(nest, nests)
+                _check_exactly(survey, nest, nests)
 
 
 def updates(block: Block) -> bool:
-    """Whether `block` computes something else where it visits a point again.
-
-    Opaque iterations run in order, as they are written.
-    """
-    kinds = {i.kind for i in block.iters}
-    if IterKind.REDUCE in kinds:
+    """Whether `block` computes something else where it visits a point again."""
+    if any(i.kind is IterKind.REDUCE for i in block.iters):
         return True
-    return IterKind.OPAQUE not in kinds and any(
-        _meet(r, w) for w in block.writes for r in block.reads
-    )
+    return any(_meet(r, w) for w in block.writes for r in block.reads)
 
 
 def _meet(a: Region, b: Region) -> bool:
@@ -98,6 +96,12 @@ class _Nest(NamedTuple):
         values = tuple([substitute(survey.resolved(i.value), once) for i in block.iters])
         told = (substitute(survey.resolved(c), once) for c in place.conditions)
         return _Nest(block, order, loops, values, tuple([c for k in told for c in conjuncts(k)]))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether its visits run in order, as they are written, also those of the same point."""
+        kinds = {i.kind for i in self.block.iters}
+        return IterKind.OPAQUE in kinds and IterKind.REDUCE not in kinds
 
     def buffers(self) -> set[Buffer]:
         return {r.buffer for r in self.block.writes}
@@ -144,12 +148,16 @@ def _plain_depth(survey: Survey, nest: _Nest) -> int | None:
 
     There the sizes of steps and digits show it; `None` if they do not.
     """
-    used = set(variables(*nest.values))
-    unused = [k for k, f in enumerate(nest.loops) if f.var not in used]
-    for depth in range(unused[-1] + 1 if unused else 0, len(nest.loops) + 1):
-        if _plainly(survey, nest, depth):
+    for depth in range(_after_unused(nest, nest.values), len(nest.loops) + 1):
+        if nest.is_ordered or _plainly(survey, nest, depth):
             return depth
     return None
+
+
+def _after_unused(nest: _Nest, told: Sequence[Expr]) -> int:
+    """The number of outer loops down to the last one that the expressions `told` are not of."""
+    used = set(variables(*told))
+    return max((k + 1 for k, f in enumerate(nest.loops) if f.var not in used), default=0)
 
 
 def _plainly(survey: Survey, nest: _Nest, depth: int) -> bool:
@@ -188,9 +196,61 @@ def _plainly(survey: Survey, nest: _Nest, depth: int) -> bool:
     )
 
 
+def _check_exactly(survey: Survey, nest: _Nest, nests: Sequence[_Nest]) -> None:
+    """Decide by integer sets; where a loop was fused, a round may be an iteration of its digits."""
+    try:
+        _check(nest, nests)
+    except VerifyError:
+        cut = _with_digits(survey, nests)
+        try:
+            _check(cut[nest.order], cut)
+        except VerifyError:
+            cut = []
+        if not cut:
+            raise
+
+
+def _with_digits(survey: Survey, nests: Sequence[_Nest]) -> list[_Nest]:
+    """`nests` with a loop for each digit of a loop that values are of, if these make it up."""
+    digits = {
+        digit_of(survey.plain, key)
+        for nest in nests
+        for value in nest.values
+        for n in walk(value)
+        if type(n) is Binary
+        for key in survey.plain.poly(n)
+        if isinstance(key, Expr)
+    }
+    pieces: dict[For, tuple[For, ...]] = {}
+    sums: dict[Var, Expr] = {}
+    for loop in {f: None for nest in nests for f in nest.loops}:
+        cuts = {c for d in digits if d and d.var is loop.var for c in (d.low, d.low * d.size)}
+        lows = sorted({1, *(c for c in cuts if isinstance(loop.extent, int) and c < loop.extent)})
+        sizes = [high // low for low, high in pairwise([*lows, loop.extent])]
+        if all(high % low == 0 for low, high in pairwise([*lows, loop.extent])):
+            names = [Var(f"{loop.var.name}_{low}") for low in lows]
+            made = [For(v, n, loop.body) for v, n in zip(names, sizes, strict=True)]
+            pieces[loop] = tuple(reversed(made))
+            parts = [v * low for v, low in zip(names, lows, strict=True)]
+            sums[loop.var] = reduce(operator.add, parts)
+    return [
+        nest._replace(
+            loops=tuple([piece for f in nest.loops for piece in pieces.get(f, (f,))]),
+            values=tuple([substitute(v, sums) for v in nest.values]),
+            conditions=tuple([substitute(c, sums) for c in nest.conditions]),
+        )
+        for nest in nests
+    ]
+
+
 def _check(nest: _Nest, nests: Sequence[_Nest]) -> None:
-    """Decide exactly; the first `depth` loops are the fewest in which no visit is repeated."""
-    depth = next(d for d in range(len(nest.loops) + 1) if _again(nest, d).apart)
+    """Raise `VerifyError` for visits that are not shown to be right.
+
+    They are asked of one iteration of the fewest outer loops in which none is repeated.
+    """
+    least = _after_unused(nest, (*nest.values, *nest.conditions))
+    tried = range(least, len(nest.loops) + 1)
+    depth = least if nest.is_ordered else next(d for d in tried if _again(nest, d).apart)
     begun = _begun(nest, nests, depth)
     if not _restarted(nest, nests, depth) or (depth and not begun.apart):
         found = _again(nest, depth - 1)
@@ -285,11 +345,15 @@ def _not_after(a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
 def _whole(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
     """Whether the loops take the reduce axes of each visited element through their domain.
 
-    Those of other parts count. A predicate that ends them early says so, and so does a condition
-    around the body.
+    Those of other parts count; where a step has given parts other domains, the rest may be there.
+    A predicate that ends loops early says so, and so does a condition around the body.
     """
     extents = [n for kind, n in nest.domain() if kind is IterKind.REDUCE]
-    if not extents:
+    elsewhere = any(
+        other.reduced() and other.domain() != nest.domain()
+        for other in _continuing(nest, nests, depth)
+    )
+    if not extents or elsewhere:
         return Verdict(True)
     terms = [Var(f"term{k}") for k in range(len(extents))]
     values, shape = nest.element()
@@ -314,12 +378,14 @@ def _whole(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
 
 
 def _parts(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:
-    """The other blocks in these loops of the same domain that store to the same buffers."""
+    """The other parts of a reduction: blocks of the same domain."""
+    return [o for o in _continuing(nest, nests, depth) if o.domain() == nest.domain()]
+
+
+def _continuing(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:
+    """The other blocks in the first `depth` loops that store to the same buffers."""
     return [
         other
         for other in nests
-        if other is not nest
-        and other.shares(nest, depth)
-        and other.domain() == nest.domain()
-        and other.buffers() == nest.buffers()
+        if other is not nest and other.shares(nest, depth) and other.buffers() == nest.buffers()
     ]
