@@ -555,13 +555,12 @@ def _child_index(target: For, label: Label) -> int:
 def _require_all_run(fn: Func, block: Block) -> None:
     """Require that the loops of `block` go through its domain, as those that it is moved to do.
 
-    A predicate says what is left out, and is kept. Where nobody else stores to the buffers of a
-    block that updates nothing, and which are internal, nobody finds more of them stored.
+    A predicate says what is left out, and is kept. Nobody finds more stored to an internal buffer
+    that `block` alone stores to, and does not update.
     """
     outputs = region_buffers(block.writes)
-    alone = outputs.isdisjoint(region_buffers(block.reads)) and all(
-        b not in fn.params and len(writers_of(fn, b)) == 1 for b in outputs
-    )
+    afresh = block.init is not None or outputs.isdisjoint(region_buffers(block.reads))
+    alone = afresh and all(b not in fn.params and len(writers_of(fn, b)) == 1 for b in outputs)
     require(
         alone
         or current_space() is not None

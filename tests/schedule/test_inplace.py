@@ -186,6 +186,57 @@ def test_an_update_in_place_is_not_repeated() -> None:
         sch.reverse_compute_at(sch.get_block("X"), loops(sch, "B")[0])
 
 
+PART = """
+def main(A: T.Buffer((17,), "float32"), X: T.Buffer((17,), "float32")):
+    T.inplace(X)
+    for i in range({count}):
+        with T.block("X"):
+            vi = T.axis.spatial({extent}, {at})
+            T.where(i < 16)
+            X[vi] = X[vi] + A[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "extent", "at", "whole"),
+    [
+        ("8", "17", "i + 5", False),
+        ("8", "17", "i", False),
+        ("8", "17", "i * 2", False),
+        ("8", "8", "i", True),
+        ("17", "17", "i", True),
+        ("17", "17", "16 - i", True),
+    ],
+)
+@pytest.mark.parametrize("value", ["X[vi] + A[vi]", "A[vi] * 2.0"])
+def test_loops_over_a_part_of_a_domain_are_not_made_loops_over_all_of_it(
+    count: str, extent: str, at: str, whole: bool, value: str
+) -> None:
+    """A predicate moves along, and goes on leaving out what it does."""
+    text = PART.format(count=count, extent=extent, at=at).replace("X[vi] + A[vi]", value)
+    sch = Schedule(parse(text))
+    block = sch.get_block("X")
+    copy = sch.cache_read(block, "A", "global")
+    if whole:
+        sch.reverse_compute_at(block, *loops(sch, copy.name))
+        verify(sch.func)
+        check_meaning(sch.original, sch.func)
+    else:
+        with pytest.raises(ScheduleError):
+            sch.reverse_compute_at(block, *loops(sch, copy.name))
+
+
+def test_a_part_that_was_cut_off_is_not_made_the_whole() -> None:
+    func = parse(PART.format(count="17", extent="17", at="i").replace("T.where(i < 16)", ""))
+    sch = Schedule(func)
+    block = sch.get_block("X")
+    copy = sch.cache_read(block, "A", "global")
+    _, (tail,) = sch.loop_partition(*loops(sch, "X"), at=8)
+    for part in (block, tail):
+        with pytest.raises(ScheduleError):
+            sch.reverse_compute_at(part, *loops(sch, copy.name))
+
+
 @pytest.mark.parametrize("step", ["compute_inline", "reverse_compute_inline"])
 def test_a_temporary_of_what_is_overwritten_is_inlined(step: str) -> None:
     func = parse(OVERLAP.replace("{count}", "9").replace("{value}", "B[vi] * A[vi]"))
