@@ -52,11 +52,10 @@ Blocks
     these elements, in unspecified order; OPAQUE ones run in order. `reads` and `writes` cover all
     elements that the body and init touch.
     Several visits with the same values recompute the same result, but for updates: blocks with
-    REDUCE axes, or that read elements which they store to. Their loops visit each point once (if
-    OPAQUE, once in the order of its axes, which all loops are part of), and all terms of a
-    reduction, which may be cut in parts: blocks that store to the same buffers, one after another.
-    In each iteration of outer loops all this may happen anew, if an init, or another block before,
-    stores there what is updated.
+    REDUCE axes, or that read elements which they store to. Their loops visit each point once, and
+    all terms of a reduction, which may be cut in parts: blocks that store to the same buffers, one
+    after another. In each iteration of outer loops all this may happen anew, if an init, or another
+    block before, stores there what is updated.
 
 Buffers
     An element must be written before it is read, except in parameters that are inputs. Internal

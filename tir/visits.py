@@ -97,12 +97,6 @@ class _Nest(NamedTuple):
         told = (substitute(survey.resolved(c), once) for c in place.conditions)
         return _Nest(block, order, loops, values, tuple([c for k in told for c in conjuncts(k)]))
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether its visits run in order, as they are written, also those of the same point."""
-        kinds = {i.kind for i in self.block.iters}
-        return IterKind.OPAQUE in kinds and IterKind.REDUCE not in kinds
-
     def buffers(self) -> set[Buffer]:
         return {r.buffer for r in self.block.writes}
 
@@ -123,8 +117,8 @@ class _Nest(NamedTuple):
 
     def shares(self, other: _Nest, depth: int) -> bool:
         """Whether both are in the same iteration of the first `depth` loops."""
-        both = self.loops[:depth], other.loops[:depth]
-        return len(both[1]) == depth and all(a is b for a, b in zip(*both, strict=True))
+        common = zip(self.loops[:depth], other.loops[:depth], strict=False)
+        return sum(a is b for a, b in common) == depth
 
 
 def _restarted(nest: _Nest, nests: Sequence[_Nest], depth: int) -> bool:
@@ -149,7 +143,7 @@ def _plain_depth(survey: Survey, nest: _Nest) -> int | None:
     There the sizes of steps and digits show it; `None` if they do not.
     """
     for depth in range(_after_unused(nest, nest.values), len(nest.loops) + 1):
-        if nest.is_ordered or _plainly(survey, nest, depth):
+        if _plainly(survey, nest, depth):
             return depth
     return None
 
@@ -250,7 +244,7 @@ def _check(nest: _Nest, nests: Sequence[_Nest]) -> None:
     """
     least = _after_unused(nest, (*nest.values, *nest.conditions))
     tried = range(least, len(nest.loops) + 1)
-    depth = least if nest.is_ordered else next(d for d in tried if _again(nest, d).apart)
+    depth = next(d for d in tried if _again(nest, d).apart)
     begun = _begun(nest, nests, depth)
     if not _restarted(nest, nests, depth) or (depth and not begun.apart):
         found = _again(nest, depth - 1)

@@ -560,7 +560,7 @@ def _require_all_run(fn: Func, block: Block) -> None:
     """
     outputs = region_buffers(block.writes)
     afresh = block.init is not None or outputs.isdisjoint(region_buffers(block.reads))
-    alone = afresh and all(b not in fn.params and len(writers_of(fn, b)) == 1 for b in outputs)
+    alone = afresh and all(b in fn.allocs and len(writers_of(fn, b)) == 1 for b in outputs)
     require(
         alone
         or current_space() is not None

@@ -193,7 +193,7 @@ def main(A: T.Buffer((17,), "float32"), X: T.Buffer((17,), "float32")):
         with T.block("X"):
             vi = T.axis.spatial({extent}, {at})
             T.where(i < 16)
-            X[vi] = X[vi] + A[vi]
+            X[vi] = A[vi] + X[vi]
 """
 
 
@@ -208,15 +208,15 @@ def main(A: T.Buffer((17,), "float32"), X: T.Buffer((17,), "float32")):
         ("17", "17", "16 - i", True),
     ],
 )
-@pytest.mark.parametrize("value", ["X[vi] + A[vi]", "A[vi] * 2.0"])
+@pytest.mark.parametrize("value", ["A[vi] + X[vi]", "A[vi] * 2.0"])
 def test_loops_over_a_part_of_a_domain_are_not_made_loops_over_all_of_it(
     count: str, extent: str, at: str, whole: bool, value: str
 ) -> None:
     """A predicate moves along, and goes on leaving out what it does."""
-    text = PART.format(count=count, extent=extent, at=at).replace("X[vi] + A[vi]", value)
+    text = PART.format(count=count, extent=extent, at=at).replace("A[vi] + X[vi]", value)
     sch = Schedule(parse(text))
     block = sch.get_block("X")
-    copy = sch.cache_read(block, "A", "global")
+    copy = sch.cache_read(block, 0, "global")
     if whole:
         sch.reverse_compute_at(block, *loops(sch, copy.name))
         verify(sch.func)
@@ -230,8 +230,9 @@ def test_a_part_that_was_cut_off_is_not_made_the_whole() -> None:
     func = parse(PART.format(count="17", extent="17", at="i").replace("T.where(i < 16)", ""))
     sch = Schedule(func)
     block = sch.get_block("X")
-    copy = sch.cache_read(block, "A", "global")
-    _, (tail,) = sch.loop_partition(*loops(sch, "X"), at=8)
+    copy = sch.cache_read(block, 0, "global")
+    (loop,) = loops(sch, "X")
+    _, (tail,) = sch.loop_partition(loop, at=8)
     for part in (block, tail):
         with pytest.raises(ScheduleError):
             sch.reverse_compute_at(part, *loops(sch, copy.name))

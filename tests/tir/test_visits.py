@@ -150,21 +150,38 @@ def test_a_sum_that_goes_on_in_each_iteration_of_time_is_refused() -> None:
         assert error.value.data["visits"] == [{"t": 0, "i": 0, "k": 0}, {"t": 1, "i": 0, "k": 0}]
 
 
-@pytest.mark.parametrize("axis", ["8 i", "17 i + 5"])
-def test_loops_around_opaque_iterations_are_axes(axis: str) -> None:
-    """Steps cut a loop in parts and give these axes, of which the order has to be known."""
-    loops, axes = {"r": 3, "i": 8}, {"vi": f"opaque {axis}"}
-    with pytest.raises(VerifyError) as error:
-        verify(parse(HEAD + nest(loops, axes, "C[vi] = C[vi] + X[vi]")))
-    assert error.value.data["visits"] == [{"r": 0, "i": 0}, {"r": 1, "i": 0}]
+@pytest.mark.parametrize("kind", ["opaque", "spatial"])
+def test_loops_around_an_update_are_axes(kind: str) -> None:
+    """Steps cut loops of opaque iterations in parts, and give axes to those that have none."""
+    loops, axes = {"r": 3, "i": 8}, {"vi": f"{kind} 17 i + 5"}
+    update = "C[vi] = C[vi] + X[vi]"
+    nothing: dict[str, str] = {}
+    for text, point in (
+        (nest(loops, axes, update), {"vi": 5}),
+        (nest(loops, nothing, "C[7] = C[7] + X[7]"), {}),
+    ):
+        with pytest.raises(VerifyError) as error:
+            verify(parse(HEAD + text))
+        assert error.value.data["point"] == point
     verify(parse(HEAD + nest(loops, axes, "C[vi] = X[vi] + X[vi]")))
-    verify(parse(HEAD + nest(loops, {"vr": "opaque 3 r", **axes}, "C[vi] = C[vi] + X[vi]")))
+    verify(parse(HEAD + nest(loops, {"vr": "opaque 3 r", **axes}, update)))
 
 
-@pytest.mark.parametrize("value", ["i // 2", "7 - i", "i % 4"])
-def test_opaque_iterations_may_come_again(value: str) -> None:
-    axes = {"vi": f"opaque 8 {value}"}
-    verify(parse(HEAD + nest({"i": 8}, axes, "C[vi] = C[vi] * 2.0 + X[vi]")))
+@pytest.mark.parametrize(("value", "once"), [("7 - i", True), ("i // 2", False), ("i % 4", False)])
+def test_opaque_iterations_do_not_come_again(value: str, once: bool) -> None:
+    func = parse(HEAD + nest({"i": 8}, {"vi": f"opaque 8 {value}"}, "C[vi] = C[vi] * 2.0 + X[vi]"))
+    if once:
+        verify(func)
+    else:
+        with pytest.raises(VerifyError):
+            verify(func)
+
+
+def test_a_block_with_fewer_loops_restarts_nothing() -> None:
+    start = nest({"j": 1}, {"vj": "spatial 1 j"}, "C[vj] = 1.0", name="start")
+    loops, axes = {"t": 2, "i": 8}, {"vi": "spatial 8 i"}
+    with pytest.raises(VerifyError):
+        verify(parse(HEAD + start + nest(loops, axes, "C[vi] = C[vi] + X[vi]")))
 
 
 def test_elements_of_other_places_are_no_update_in_place() -> None:
