@@ -32,6 +32,7 @@ from .ir import (
     Expr,
     For,
     If,
+    Iter,
     IterKind,
     Op,
     Range,
@@ -243,8 +244,8 @@ def _check(nest: _Nest, nests: Sequence[_Nest]) -> None:
     They are asked of one iteration of the fewest outer loops in which none is repeated.
     """
     least = _after_unused(nest, (*nest.values, *nest.conditions))
-    tried = range(least, len(nest.loops) + 1)
-    depth = next(d for d in tried if _again(nest, d).apart)
+    all_loops = len(nest.loops)
+    depth = next((d for d in range(least, all_loops) if _again(nest, d).apart), all_loops)
     begun = _begun(nest, nests, depth)
     if not _restarted(nest, nests, depth) or (depth and not begun.apart):
         found = _again(nest, depth - 1)
@@ -254,16 +255,18 @@ def _check(nest: _Nest, nests: Sequence[_Nest]) -> None:
             nest.block.label.name, nest.loops[depth - 1].var.name,
             hint="give each loop an axis of its own, or begin anew in each iteration of the loop: "
             "by an init, or by a block that stores what is updated",
-            **_shown(nest, found, pair=True),
+            **_shown(nest, found, nest.block.iters),
         )  # fmt: skip
-    axes = ", ".join(i.var.name for i in nest.block.iters if i.kind is IterKind.REDUCE)
+    reduced = [i for i in nest.block.iters if i.kind is IterKind.REDUCE]
+    others = [i for i in nest.block.iters if i.kind is not IterKind.REDUCE]
+    axes = ", ".join(i.var.name for i in reduced)
     if not begun.apart:
         raise VerifyError(
             "block {0}: its init runs where {1} is 0, which is not shown to be the first visit "
             "of each element; expected one that comes before all others",
             nest.block.label.name, axes,
             hint="bind reduce axes to loops of their own, which count from 0",
-            **_shown(nest, begun, pair=False),
+            **_shown(nest, begun, others),
         )  # fmt: skip
     whole = _whole(nest, nests, depth)
     if not whole.apart:
@@ -273,25 +276,31 @@ def _check(nest: _Nest, nests: Sequence[_Nest]) -> None:
             nest.block.label.name, axes,
             hint="declare the axis with the extent of its loop, and write what it skips or scales "
             "in the indices of the body; leave terms out by `if` in the body",
-            **_shown(nest, whole, pair=False),
+            **_shown(nest, whole, [*others, *reduced]),
         )  # fmt: skip
 
 
-def _shown(nest: _Nest, found: Verdict, *, pair: bool) -> dict[str, Any]:
-    """The example of an error, in words and as data: visits by loops, and the point."""
+def _shown(nest: _Nest, found: Verdict, axes: Sequence[Iter]) -> dict[str, Any]:
+    """The example of an error, in words and as data: visits by loops, and the point by `axes`.
+
+    Where the element of a visit has no axes, it has a 0 in their place.
+    """
     example: Conflict | None = found.example
     if example is None:
         return {"visits": None, "point": None}
-    names = [f.var.name for f in nest.loops]
-    seen = [dict((*example.outer.values, *p.values)) for p in (example.first, example.second)]
-    visits = [{n: v[n] for n in names if n in v} for v in seen[: 2 if pair else 1]]
-    told = " and ".join(", ".join(f"{n}={k}" for n, k in v.items()) or "the visit" for v in visits)
-    kinds = [i for i in nest.block.iters if pair or i.kind is not IterKind.REDUCE]
-    if len(example.element) > len(kinds):
-        kinds = [*kinds, *(i for i in nest.block.iters if i.kind is IterKind.REDUCE)]
-    point = {i.var.name: n for i, n in zip(kinds, example.element, strict=False)}
-    at = ", ".join(f"{n}={k}" for n, k in point.items())
-    return {"example": f"{told}: {at}", "visits": visits, "point": point}
+    visits = []
+    for p in dict.fromkeys((example.first, example.second)):
+        values = dict((*example.outer.values, *p.values))
+        visits.append({f.var.name: values[f.var.name] for f in nest.loops if f.var.name in values})
+    numbers = example.element[-len(axes) :] if axes else ()
+    point = {i.var.name: n for i, n in zip(axes, numbers, strict=True)}
+    told = [", ".join(f"{name}={n}" for name, n in v.items()) for v in (*visits, point)]
+    of = " and ".join(filter(None, told[:-1]))
+    return {
+        "example": ": ".join(filter(None, (of, told[-1]))) or None,
+        "visits": visits,
+        "point": point,
+    }
 
 
 def _again(nest: _Nest, depth: int) -> Verdict:

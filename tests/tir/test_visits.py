@@ -79,6 +79,25 @@ def test_a_reduction_that_skips_repeats_or_begins_late_is_refused(name: str) -> 
     assert ", ".join(f"{v}={n}" for v, n in point.items()) in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("count", "value", "visits", "point"),
+    [
+        (8, "k", [{}], {"vk": 8}),
+        (16, "15 - k", [{"k": 0}], {}),
+        (16, "k // 2", [{"k": 0}, {"k": 1}], {"vk": 0}),
+    ],
+)
+def test_a_sum_of_one_element_is_no_other(
+    count: int, value: str, visits: list[dict[str, int]], point: dict[str, int]
+) -> None:
+    body, init = "C[3] = C[3] + A[0, vk]", "C[3] = 0.0"
+    with pytest.raises(VerifyError) as error:
+        verify(parse(HEAD + nest({"k": count}, {"vk": f"reduce 16 {value}"}, body, init)))
+    assert error.value.data == {"visits": visits, "point": point}
+    assert error.value.example is not None
+    verify(parse(HEAD + nest({"k": 16}, {"vk": "reduce 16 k"}, body, init)))
+
+
 WHOLE: dict[str, tuple[dict[str, int], str, str]] = {
     "loops of their own": (IK, "16 i", "16 k"),
     "terms outside": ({"k": 16, "i": 16}, "16 i", "16 k"),
