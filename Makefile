@@ -50,7 +50,7 @@ help:
 	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
 	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
 	@echo "make vscode-tools  install the VS Code that tests of the lab drive (needs npm; 0.8 GB)"
-	@echo "make test-frameworks  install PyTorch and JAX and run the tests that need them"
+	@echo "make test-frameworks  install PyTorch, JAX and onnxruntime, and run tests that need them"
 	@echo "make oldest      run the tests with the oldest libraries that are allowed"
 	@echo "make lint        check style and types"
 	@echo "make format      rewrite the sources in the house style"
@@ -74,10 +74,11 @@ test-hosts: $(VENV)/stamp-check
 
 # Releases that have a build for processors alone, where the package index offers one.
 test-frameworks: $(VENV)/stamp-check
-	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11"
+	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11" "onnxruntime>=1.31,<1.32"
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/test_torch*.py \
-	    tests/graph/test_torch*.py tests/graph/test_stablehlo.py)
-	$(RUN) -m pytest tests/test_docs.py -k "torch or jax or frameworks"
+	    tests/graph/test_torch*.py) \
+	    tests/graph/test_stablehlo.py tests/graph/test_partition.py tests/graph/test_foreign.py
+	$(RUN) -m pytest tests/test_docs.py -k "torch or jax or frameworks or partitions"
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"

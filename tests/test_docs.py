@@ -243,6 +243,8 @@ def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     if path.stem == "models":
         pytest.importorskip("onnx")
+    if path.stem == "partitions":
+        pytest.importorskip("onnxruntime")
     if path.stem == "frameworks":
         pytest.importorskip("torch")
         warnings.simplefilter("ignore")  # of PyTorch, about itself

@@ -16,6 +16,8 @@ import pytest
 import tilewright as tw
 from benchmarks.metaschedule import ThroughputModel
 from tilewright import ops
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.model import assess, samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, load, named, train
 from tilewright.autotune.model.cost_model import CostModel
@@ -500,7 +502,8 @@ def test_rank_correlation_shares_ranks() -> None:
 def test_a_database_as_samples(tmp_path: Path) -> None:
     func = ops.matmul_func(16, 48, 8)
     with tw.TuningDatabase(tmp_path / "t.db") as database:
-        result = tw.tune(func, database=database, trials=4)
+        plain = TuneConfig(measure=MeasureConfig(sample_seconds=1e-3))
+        result = tw.tune(func, database=database, trials=4, config=plain)
         made = samples.sweeps_of(database, "cpu")
         stored = [m for m in database.measurements() if m.features is not None and m.samples]
     assert sum(len(s.rows) for s in made) == len(stored) == result.trials

@@ -30,7 +30,7 @@ from tilewright import (
     tune,
 )
 from tilewright.autotune.result import TuneResult
-from tilewright.autotune.rules import rule_sets, user_rules
+from tilewright.autotune.rules import failures, rule_sets, user_rules
 from tilewright.autotune.rules.cpu.rule_set import RULES
 from tilewright.autotune.rules.draft import RuleChoice
 from tilewright.autotune.rules.rule import AlternativeRule, SketchRule
@@ -541,7 +541,7 @@ def test_a_rule_of_ours_that_fails_is_left_out_with_a_warning(
     monkeypatch.setitem(rule_sets._RULES._loaded, "cpu", rules)
     with pytest.raises(KeyError, match="product"):
         sketches(func, TARGET)
-    monkeypatch.setattr(rule_sets, "CHECK", False)
+    monkeypatch.setattr(failures, "CHECK", False)
     assert names(func) == before
     name = "broken" if fails in ("variants", "step") else "defective"
     assert caplog.messages == [
