@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -152,17 +152,15 @@ def _run(part: RunPart, held: dict[int, Array]) -> None:
                 _text(result.shape, result.dtype) if isinstance(result, np.ndarray) else result,
                 provider=part.provider,
             )  # fmt: skip
-        held[number] = _own(result, given)
+        held[number] = _own(result, held.values())
     for number in part.dead:
         del held[number]
 
 
-def _own(result: Array, given: Sequence[Array]) -> Array:
-    """The result as a compact array that is none of the given ones."""
-    for one in given:
-        if result is one:
-            return result.copy()
-    return result if result.flags.c_contiguous else result.copy(order="C")
+def _own(result: Array, held: Iterable[Array]) -> Array:
+    """The result as a compact array, with memory of its own."""
+    shares = any(np.may_share_memory(result, one) for one in held)
+    return result.copy(order="C") if shares or not result.flags.c_contiguous else result
 
 
 def _is_of(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

@@ -27,19 +27,20 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def check(module: Any, *args: Any, tolerance: float = 1e-5) -> Any:
+def check(module: Any, *args: Any, tolerance: float = 1e-5, **options: Any) -> Any:
     """Compare with PyTorch, without gradients; returns what was compiled."""
-    fast = compiled(module)
+    fast = compiled(module, **options)
     with torch.no_grad():
         torch.testing.assert_close(fast(*args), module(*args), rtol=tolerance, atol=tolerance)
     return fast
 
 
-def test_a_module_runs_as_one_graph() -> None:
-    check(mlp(), torch.randn(3, 8))
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_module_runs_as_one_graph(freeze: bool) -> None:
+    check(mlp(), torch.randn(3, 8), freeze=freeze)
     (graph,) = tw.torch_report().graphs
     assert (graph.kind, graph.ran_on, graph.programs, graph.frozen) == (
-        "inference", "tilewright", 1, 4,
+        "inference", "tilewright", 1, 4 * freeze,
     )  # fmt: skip
     assert not tw.torch_report().breaks
 
@@ -47,7 +48,7 @@ def test_a_module_runs_as_one_graph() -> None:
 @pytest.mark.parametrize("write", ["in place", "through data", "another tensor", "set"])
 def test_weights_that_change_are_seen(write: str) -> None:
     module, x = torch.nn.Linear(8, 4), torch.randn(3, 8)
-    fast = check(module, x)
+    fast = check(module, x, freeze=True)
     with torch.no_grad():
         match write:
             case "in place":
@@ -76,6 +77,7 @@ def relu(x: Any) -> Any:
         (torch.randn(6, 8)[::2, 1:6], 1),
         (torch.randn(3, 1).expand(3, 4), 1),
         (torch.randn(4, dtype=torch.complex64).conj().imag, 1),
+        (torch._neg_view(torch.randn(3, 4)), 1),
         (torch.randn(0, 4), 0),
         (torch.tensor(-2.0), 0),
     ],
@@ -86,6 +88,11 @@ def test_tensors_pass_as_they_lie(x: Any, copies: int) -> None:
         assert fast(x).stride() == relu(x).stride()
     (graph,) = tw.torch_report().graphs
     assert graph.copies == 2 * copies
+
+
+def test_a_tensor_without_memory_is_refused() -> None:
+    with pytest.raises(tw.BuildError), torch.no_grad():
+        compiled(relu)(torch._efficientzerotensor((4,)))
 
 
 def test_results_are_those_of_a_function() -> None:
@@ -116,7 +123,7 @@ def test_one_function_is_built_for_each_module() -> None:
     def function(layer: Any, x: Any) -> Any:
         return layer(x)
 
-    fast, x = compiled(function), torch.randn(2, 4)
+    fast, x = compiled(function, freeze=True), torch.randn(2, 4)
     with torch.no_grad():
         for layer in (*layers, *layers):
             torch.testing.assert_close(fast(layer, x), layer(x))
@@ -126,7 +133,7 @@ def test_one_function_is_built_for_each_module() -> None:
 
 def test_weights_that_keep_changing_become_inputs() -> None:
     module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
-    fast = compiled(module)
+    fast = compiled(module, freeze=True)
     with torch.no_grad():
         for _ in range(7):
             module.bias += 1
@@ -137,7 +144,7 @@ def test_weights_that_keep_changing_become_inputs() -> None:
 
 def test_what_is_not_frozen_is_read_by_every_call() -> None:
     module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
-    fast = compiled(module, freeze=False)
+    fast = compiled(module)
     with torch.no_grad():
         for _ in range(3):
             module.weight.data[0, 1] += 1
@@ -157,7 +164,7 @@ def test_buffers_that_are_written_are_not_frozen() -> None:
             return x * self.count
 
     module = Counter()
-    fast = compiled(module)
+    fast = compiled(module, freeze=True)
     with torch.no_grad():
         assert [float(fast(torch.ones(1))) for _ in range(3)] == [1, 2, 3]
     assert float(module.count) == 3

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from ..base.errors import TilewrightError, UnsupportedError
+from ..base.errors import BuildError, TilewrightError, UnsupportedError
 from ..building.build import build
 from ..importers.torch.captured import Captured, Given, Known, Tensor, import_captured
 from ..runtime.model import Model
@@ -76,8 +76,8 @@ class CompiledGraph:
             known = self._frozen.get(key)
             if known is not None and known.holds(given):
                 return known  # of another thread
-            if any(given[n].is_inference() for n in self._weights):
-                return None  # PyTorch does not count how often these are written
+            if any(given[n].is_inference() or given[n].is_neg() for n in self._weights):
+                return None  # it does not count how often these are written, or flips their signs
             self._changes += known is not None
             if self._changes > MAX_CHANGES or (known is None and len(self._frozen) >= MAX_WEIGHTS):
                 return None
@@ -204,10 +204,12 @@ class _Program:
         copies = []
         for number, strides, form in self.inputs:
             tensor = given[number]
-            if tensor.stride() != strides:
+            if tensor.stride() != strides or tensor.is_neg():
                 tensor = self._laid_out(tensor, form)
                 copies.append(tensor)
             addresses.append(tensor.data_ptr())
+            if not addresses[-1] and tensor.numel():
+                raise BuildError("argument {0}, {1}, has no memory", number, list(tensor.shape))
         made = [
             torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in self.made
         ]
@@ -218,7 +220,8 @@ class _Program:
     def _laid_out(self, tensor: Any, form: Tensor) -> Any:
         """A tensor as it has to lie in memory, copied if its strides mean other places."""
         pairs = zip(form.shape, form.strides, tensor.stride(), strict=True)
-        if not tensor.numel() or all(extent == 1 or s == t for extent, s, t in pairs):
+        alike = all(extent == 1 or s == t for extent, s, t in pairs) and not tensor.is_neg()
+        if alike or not tensor.numel():
             return tensor
         self.record.copies += 1
         return torch.empty_strided(form.shape, form.strides, dtype=form.dtype).copy_(tensor)

@@ -176,9 +176,11 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
     if current.frame_compile_id < limit - 1:
         return
     varied = _varied(seen)
+    if not varied:  # threads that compile at once are counted too
+        return
     raise BuildError(
         "the function is compiled for the {0}th time, of at most {1}: {2}",
-        current.frame_compile_id + 1, limit - 1, "; ".join(varied) or "no size has varied",
+        current.frame_compile_id + 1, limit - 1, "; ".join(varied),
         hint="pad to a few sizes, or raise torch._dynamo.config.recompile_limit; the environment "
         "variable TORCH_LOGS=recompiles says what each time was for",
         dims=varied,

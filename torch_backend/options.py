@@ -20,7 +20,9 @@ class Options:
 
     `breaks`: `record` those of Dynamo in the report, or `fail`. `unsupported`: what becomes of a
     graph with an operator that is not supported: `fail`, or `eager`, by PyTorch itself, which the
-    report counts. `freeze`: where no gradient is needed, weights are constants, packed once.
+    report counts. `freeze`: where no gradient is needed, weights are constants, packed once. A call
+    notices that they were written, but for single elements that are written by `Tensor.data` or as
+    an array of numpy.
     """
 
     database: TuningDatabase | str | os.PathLike[str] | None = None
@@ -28,7 +30,7 @@ class Options:
     threads: int | None = None
     breaks: str = "record"
     unsupported: str = "fail"
-    freeze: bool = True
+    freeze: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:

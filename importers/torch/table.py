@@ -58,7 +58,10 @@ def as_value(b: Builder, operand: Operand, dtype: str) -> Value:
     """A tensor cast to a dtype, a number as a constant of it."""
     if isinstance(operand, Value):
         return cast_to(b, operand, dtype)
-    return b.constant(operand, dtype)
+    try:
+        return b.constant(operand, dtype)
+    except OverflowError as error:
+        raise Unsupported(Reason.DTYPE, f"the number {operand} as {dtype}") from error
 
 
 def common(*operands: Operand) -> str:

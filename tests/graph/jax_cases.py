@@ -603,6 +603,12 @@ def _sums(c: Cases) -> None:
         c.array(5, 4, 3, 6),
     )
     c.case(
+        "dot_to_bfloat16",
+        lambda x, y: lax.dot(x, y, preferred_element_type=jnp.bfloat16),
+        c.array(33, 40),
+        c.array(40, 21),
+    )
+    c.case(
         "integer_dot",
         lambda x, y: lax.dot(x, y, preferred_element_type=jnp.int32),
         c.ints(9, 3, 4).astype(np.int8),

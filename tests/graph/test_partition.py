@@ -204,6 +204,14 @@ def test_a_provider_that_returns_what_it_was_given() -> None:
     assert run_by(graph, own)(given) is not given
 
 
+def test_a_provider_that_returns_views() -> None:
+    graph = chain("abs", size=4)
+    given = np.ones(4, np.float32)
+    own = Plain("own")
+    own.compile = lambda graph, target: lambda x: x[:]  # type: ignore[method-assign]
+    assert not np.may_share_memory(run_by(graph, own)(given), given)
+
+
 def lying(**answers: Any) -> Provider:
     """A provider that has these in place of its methods."""
     made = Plain("liar")
@@ -453,3 +461,12 @@ def test_a_dtype_that_numpy_lacks_is_refused() -> None:
     graph = b.graph({"y": b.add("exp", b.input("x", TensorType("bfloat16", (4,))))})
     (node,) = graph.nodes
     assert "bfloat16" in (PROVIDERS["onnxruntime"].refusal(node) or "")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint32", "float64"])
+def test_a_dtype_that_openvino_narrows_is_refused(dtype: str) -> None:
+    """Regression: 1764453600000 + 1 was computed in int32, exp(500) in float32."""
+    b = Builder("wide")
+    x = b.input("x", TensorType(dtype, (4,)))
+    (node,) = b.graph({"y": b.add("add", x, x)}).nodes
+    assert dtype in (PROVIDERS["openvino"].refusal(node) or "")

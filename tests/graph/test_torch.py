@@ -278,6 +278,12 @@ def test_operators_that_are_compositions(function: Callable[..., Any]) -> None:
     check(function, X, N, tolerance=2e-6)
 
 
+def test_a_number_that_the_dtype_does_not_hold_is_refused() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        exported(lambda x: x < 300, torch.tensor([0, 255], dtype=torch.uint8))
+    assert [reason[2] for reason in caught.value.data["reasons"]] == ["DTYPE"]
+
+
 def test_all_that_is_not_supported_is_one_list() -> None:
     def function(x: Any) -> Any:
         return torch.linalg.inv_ex(x)[0] + torch.rand(3, 3), torch.erfinv(x).relu()

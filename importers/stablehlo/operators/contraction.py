@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import string
 
+from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import movement
 from ....graph.compose.basics import cast_to, reshaped
@@ -20,9 +21,10 @@ def _zeros(b: Builder, op: Op) -> Value:
 
 
 def _operands(b: Builder, op: Op) -> tuple[Value, Value]:
-    """Of the dtype of the result, in which sums of narrower operands are computed."""
+    """Of the widest dtype of theirs and of the result, in which sums are computed."""
     x, y = op.operands
-    return cast_to(b, x, op.type.dtype), cast_to(b, y, op.type.dtype)
+    dtype = dtypes.promote(dtypes.promote(x.dtype, y.dtype), op.type.dtype)
+    return cast_to(b, x, dtype), cast_to(b, y, dtype)
 
 
 @hlo("dot_general")
@@ -45,7 +47,8 @@ def dot_general(b: Builder, op: Op) -> Value:
     result = [left[own] for own, _ in batch]
     result += [label for label in left if label not in both]
     result += [label for label in right if label not in left]
-    return einsum(b, f"{''.join(left)},{''.join(right)}->{''.join(result)}", (x, y))
+    made = einsum(b, f"{''.join(left)},{''.join(right)}->{''.join(result)}", (x, y))
+    return cast_to(b, made, op.type.dtype)
 
 
 @hlo("convolution")
@@ -75,7 +78,8 @@ def convolution(b: Builder, op: Op) -> Value:
     order = [dims.output_batch_dimension, dims.output_feature_dimension]
     order += dims.output_spatial_dimensions
     y = _convolved(b, op, x, w, groups, tuple(op.type.shape[d] for d in order[2:]))
-    return b.add("transpose", y, axes=tuple(order.index(d) for d in range(rank + 2)))
+    y = b.add("transpose", y, axes=tuple(order.index(d) for d in range(rank + 2)))
+    return cast_to(b, y, op.type.dtype)
 
 
 def _convolved(

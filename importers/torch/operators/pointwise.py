@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ....base import dtypes
 from ....graph.builder import Builder
@@ -441,8 +442,8 @@ def full(
     b: Builder, out: TensorType, _like: object, value: Number | None = None, *, dtype: object = None
 ) -> Value:
     del dtype
-    number = _like if value is None else value
-    return b.add("broadcast_to", b.constant(number, out.dtype), shape=out.shape)
+    number: Any = _like if value is None else value
+    return b.add("broadcast_to", as_value(b, number, out.dtype), shape=out.shape)
 
 
 @aten("arange.start_step", "arange", "arange.start")
