@@ -264,10 +264,9 @@ def _transferred(
         f"{fitted}, measured in {source.layer}; expected to take "
         f"{format_seconds(found.seconds)}, {rate}"
     )
-    func = found.trace.apply(func).func
     origin = Origin("transfer", measured.id, detail, round(max(0.0, -change), 4), measured.schedule)
     yield Choice(
-        func,
+        found.schedule.func,
         origin,
         seconds=found.seconds,
         named="schedule re-fitted from other sizes or threads",

@@ -1,10 +1,12 @@
-"""Schedules that are chosen without a measurement, and remembered on disk.
+"""Schedules that are chosen without a measurement of their own, and remembered on disk.
 
 Making the sketches of a program and scoring them takes longer than compiling the one that is
 chosen. The name of a choice is the digest of all that it depends on: the program up to names, all
 facts of the target, the sources of the rules and of the search, the base models, the libraries that
 draw and score, and the user's instructions. Rules of the user's own, and those for a kind of target
 from outside of this package, may depend on anything: where there are any, nothing is remembered.
+
+A schedule that records of other sizes give (`transfer.py`) is remembered by their ids, too.
 
 An entry holds a trace as JSON. It is replayed with all checks, and one that does not apply or
 compile is chosen again.
@@ -77,18 +79,18 @@ def chosen_anew(
     """Like `chosen`, without what is remembered, which is replaced."""
     trace = _choose(func, target, way, sketches)
     schedule = trace.apply(func)
-    choices = _choices(target)
-    if choices is not None and _is_whole(target, way):
+    choices = choices_of(target)
+    if choices is not None and is_whole(target, way):
         choices.put(key(func, target, way), trace.to_json().encode())
     return schedule
 
 
 def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
     """Returns the schedule of `chosen` if it is remembered, else `None`."""
-    choices = _choices(target)
+    choices = choices_of(target)
     if choices is None:
         return None
-    return choices.get(key(func, target, way), lambda content: _replayed(content, func))
+    return choices.get(key(func, target, way), lambda content: replayed_entry(content, func))
 
 
 def has_own_rules(target: Target) -> bool:
@@ -96,12 +98,12 @@ def has_own_rules(target: Target) -> bool:
     return bool(SKETCH_RULES or outside_modules(target))
 
 
-def key(func: Func, target: Target, way: Way) -> str:
-    """The digest (SHA-256, hex) of what determines a choice."""
+def key(func: Func, target: Target, way: Way | Literal["transfer"], *records: str) -> str:
+    """The digest (SHA-256, hex) of what determines a choice; `records` are ids, of a transfer."""
     libraries = f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
     program = structural_hash(func)
     place = json.dumps(target.to_json())
-    parts = [program, place, way, _chooser(), libraries, users_digest(target)]
+    parts = [program, place, way, _chooser(), libraries, users_digest(target), *records]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -112,7 +114,7 @@ def _choose(func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | N
     return choose(func, target, sketches=sketches)
 
 
-def _is_whole(target: Target, way: Way) -> bool:
+def is_whole(target: Target, way: Way) -> bool:
     """Whether the shipped model was there; without it, the estimate chose in its place."""
     from ..model.base_model import SHIPPED, named
     from ..model.target_model import model_for
@@ -122,7 +124,7 @@ def _is_whole(target: Target, way: Way) -> bool:
     return chose or named(SHIPPED, target_model) is not None
 
 
-def _replayed(content: bytes, func: Func) -> Schedule:
+def replayed_entry(content: bytes, func: Func) -> Schedule:
     """The program, scheduled as an entry says. Raises `ArtifactError` where it does not apply."""
     try:
         trace = Trace.from_json(content.decode())
@@ -135,7 +137,8 @@ def _replayed(content: bytes, func: Func) -> Schedule:
         raise ArtifactError("{0}: {1}", type(error).__name__, brief(error)) from error
 
 
-def _choices(target: Target) -> DiskCache | None:
+def choices_of(target: Target) -> DiskCache | None:
+    """The folder of choices; `None` where nothing is remembered."""
     folder = None if has_own_rules(target) else location(os.environ, KIND)
     return None if folder is None else _shared(folder)
 

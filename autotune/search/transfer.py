@@ -10,9 +10,10 @@ and by how well the record did against what the model says of it. Nothing is mea
 
 from __future__ import annotations
 
+import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -21,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import ScheduleError, TargetError, TilewrightError
+from ...base.errors import ArtifactError, ScheduleError, TargetError, TilewrightError
 from ...base.text import short_id
-from ...schedule import Trace
+from ...schedule import Schedule, Trace
 from ...schedule.step_arguments import Derived, Ref
 from ...target import Target
 from ...tir.ir import Func
@@ -35,6 +36,7 @@ from ..model.cost_model import CostModel, Floats, TrainingRows
 from ..model.profile import profile
 from ..model.target_model import Estimator, TargetModel, model_for
 from ..records import target_record
+from . import remembered
 from .candidates import Rows, Rowspace
 from .history import features_of
 from .replay import read_trace
@@ -73,14 +75,18 @@ class Refitted:
     source: Relative
 
     @property
-    def seconds(self) -> float:
-        """The seconds that it is expected to take."""
-        return float(2.0**self.predicted)
-
-    @property
     def score(self) -> float:
         """Predicted time and penalty, as log2: less is better."""
         return self.predicted + self.penalty
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The schedule of a relative on a program, and the seconds that it is expected to take."""
+
+    schedule: Schedule
+    seconds: float
+    source: Relative
 
 
 def transferred(
@@ -90,10 +96,11 @@ def transferred(
     workload: Workload,
     where: TargetRecord,
     toolchain: Toolchain,
-) -> Refitted | None:
+) -> Transfer | None:
     """The best schedule that records of other sizes, or of another number of threads, give.
 
-    `None` if there is none.
+    `None` if there is none. It comes from the disk where the same records gave it before: a build
+    of many programs would make the sketches of each anew.
     """
     relatives = [
         *other_threads(database, workload, target, toolchain),
@@ -101,10 +108,60 @@ def transferred(
     ]
     if not relatives:
         return None
+    sources = {r.measurement.id: r for r in relatives}
+    tried: list[str] = []
+    if workload.family:
+        tried = database.measurement_ids(family=workload.family, target=where, limit=LEARNED)
+    records = [toolchain.generation, *sources, *tried]
+    name = remembered.key(func, target, "transfer", *records)
+    choices = remembered.choices_of(target)
+    if choices is not None:
+        kept = choices.get(name, lambda content: _recalled(content, func, sources))
+        if kept is not None:
+            return kept[0]
+    found = _best_fitted(func, target, database, (workload, where, toolchain), relatives)
+    if choices is not None and remembered.is_whole(target, "model"):
+        choices.put(name, _entry(found))
+    if found is None:
+        return None
+    return Transfer(found.trace.apply(func), float(2.0**found.predicted), found.source)
+
+
+def _best_fitted(
+    func: Func,
+    target: Target,
+    database: TuningDatabase,
+    subject: tuple[Workload, TargetRecord, Toolchain],
+    relatives: Sequence[Relative],
+) -> Refitted | None:
     available = _sketches(func, target, {r.schedule.generator for r in relatives})
     known = model_for(target)
-    measured = learned(database, workload, where, toolchain, known)
-    return next(iter(refit(available, relatives, target, model_of(measured, known))), None)
+    model = model_of(learned(database, *subject, known), known)
+    return next(iter(refit(available, relatives, target, model)), None)
+
+
+def _entry(found: Refitted | None) -> bytes:
+    """What is remembered of a transfer, also that there is none."""
+    if found is None:
+        return b"null"
+    kept = [found.source.measurement.id, found.predicted, json.loads(found.trace.to_json())]
+    return json.dumps(kept).encode()
+
+
+def _recalled(
+    content: bytes, func: Func, sources: Mapping[str, Relative]
+) -> tuple[Transfer | None]:
+    """What an entry says. Raises `ArtifactError` where it does not apply."""
+    try:
+        kept = json.loads(content)
+        if kept is None:
+            return (None,)
+        source, predicted, trace = kept
+        seconds, relative = 2.0**predicted, sources[source]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
+    schedule = remembered.replayed_entry(json.dumps(trace).encode(), func)
+    return (Transfer(schedule, seconds, relative),)
 
 
 def warm(

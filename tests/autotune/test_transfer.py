@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from tilewright.autotune.records import (
     toolchain_record,
     workload_record,
 )
+from tilewright.autotune.search import remembered, transfer
 from tilewright.autotune.search.candidates import Rowspace
 from tilewright.autotune.search.search import Candidate, SearchConfig
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.transfer import (
+    Refitted,
     learned,
     model_of,
     near,
@@ -31,6 +34,8 @@ from tilewright.autotune.search.transfer import (
     transferred,
     warm,
 )
+from tilewright.codegen.disk_cache import LOCATION
+from tilewright.schedule import Schedule
 from tilewright.target import CpuTarget, Target
 from tilewright.tir import te
 from tilewright.tir.ir import Func
@@ -140,8 +145,7 @@ def test_records_whose_generator_is_of_no_sketch_go_by_their_steps(
     where, toolchain = target_record(TARGET), toolchain_record(TARGET)
     choice = transferred(mine, TARGET, db, workload, where, toolchain)
     assert choice is not None
-    assert "rfactor" in str(choice.trace)
-    choice.trace.apply(mine)
+    assert "rfactor" in str(choice.schedule.trace)
 
 
 def tiled() -> Rowspace:
@@ -267,6 +271,66 @@ def test_a_search_begins_with_what_was_good_for_other_sizes(db: TuningDatabase) 
     assert len({c.schedule.id for c in batch + search.ask(8)}) == 16, "nothing is asked for twice"
 
 
+@pytest.fixture
+def refits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """How many relatives each re-fitting had; what is remembered goes to a folder of the test."""
+    made: list[int] = []
+
+    def counted(*given: Any) -> list[Refitted]:
+        made.append(len(given[1]))
+        return refit(*given)
+
+    monkeypatch.setattr(transfer, "refit", counted)
+    monkeypatch.setenv(LOCATION, str(tmp_path / "cache"))
+    return made
+
+
+def test_a_transfer_is_remembered_until_there_are_other_records(
+    db: TuningDatabase, refits: list[int]
+) -> None:
+    theirs = {s.name: s for s in sketches_of(OTHER, TARGET)}
+    put(db, OTHER, theirs["tiled_packB_local"], (2, 8, 8, 64, 4), 1e-3)
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
+    first, again = (transferred(MINE, TARGET, db, *subject) for _ in range(2))
+    assert first is not None
+    assert again is not None
+    assert (again.schedule.trace, again.seconds, again.source) == (
+        first.schedule.trace,
+        first.seconds,
+        first.source,
+    )
+    assert refits == [1]
+    put(db, OTHER, theirs["tiled"], (2, 8, 8, 64), 1e-4)
+    other = transferred(MINE, TARGET, db, *subject)
+    assert refits == [1, 2]
+    assert other is not None
+    assert other.source != first.source
+
+
+def test_that_nothing_fits_is_remembered(db: TuningDatabase, refits: list[int]) -> None:
+    put_measured(db, OTHER, TARGET, Schedule(OTHER).trace.to_json(), 1e-3)
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
+    assert [transferred(MINE, TARGET, db, *subject) for _ in range(2)] == [None, None]
+    assert refits == [1]
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b'["x", 1.0, {}]', b'["x", 1e9, {}]', b"[[]]"])
+def test_an_entry_that_does_not_apply_is_made_anew(
+    db: TuningDatabase, refits: list[int], content: bytes, tmp_path: Path
+) -> None:
+    sketch = next(s for s in sketches_of(OTHER, TARGET) if s.name == "tiled")
+    put(db, OTHER, sketch, (2, 8, 8, 64), 1e-3)
+    subject = workload_record(MINE), target_record(TARGET), toolchain_record(TARGET)
+    first = transferred(MINE, TARGET, db, *subject)
+    choices = remembered.choices_of(TARGET)
+    assert choices is not None
+    for entry in choices.folder.iterdir():
+        choices.put(entry.stem, content)
+    second = transferred(MINE, TARGET, db, *subject)
+    assert first == second
+    assert refits == [1, 1]
+
+
 def test_schedules_for_other_threads_are_transferred(db: TuningDatabase) -> None:
     """Of this very program, on the same processor; not of other processors or failed checks."""
     sketch = next(s for s in sketches_of(MINE, TARGET) if s.name == "tiled_packB_local")
@@ -279,7 +343,7 @@ def test_schedules_for_other_threads_are_transferred(db: TuningDatabase) -> None
     assert threads_of(target_record(TARGET)) == 2
     taken = transferred(MINE, one, db, subject[0], target_record(one), subject[1])
     assert taken is not None
-    assert taken.trace == sketch.trace.with_row((2, 8, 8, 64))
+    assert taken.schedule.trace == sketch.trace.with_row((2, 8, 8, 64))
     assert not other_threads(db, subject[0], TARGET, subject[1])
     assert not other_threads(db, workload_record(OTHER), one, subject[1])
     elsewhere = Target.parse("cpu -mcpu=znver3 -threads=1")
