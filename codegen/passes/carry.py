@@ -50,6 +50,8 @@ from .vectorize import enabled_lanes
 
 MAX_DISTANCE = 4
 """How many iterations after its store an element may be loaded from a register."""
+MAX_CARRIED = 64
+"""How many elements or vectors of a loop are carried: of more the most would be in memory still."""
 
 
 def carry(func: Func) -> Func:
@@ -175,7 +177,8 @@ class _Loop:
         before: list[Stmt] = []
         after: list[Stmt] = []
         beyond: list[Stmt] = []
-        for chain in self._chains():
+        chains = list(self._chains())
+        for chain in chains if len(chains) <= MAX_CARRIED else ():
             store = chain.stores[0].node
             lanes = chain.place.lanes
             dtype = dtypes.vector(store.buffer.dtype, lanes)

@@ -77,7 +77,17 @@ def declare(s: Simplifier, new: Stmt) -> Stmt:
 
 
 def map_stmts(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-    """`s` with `f` applied to the statements directly below it."""
+    """`s` with `f` applied to the statements directly below it.
+
+    Below one of several registers is what all of them are around: a loop may have hundreds.
+    """
+    if type(s) is Alloc and s.buffer.scope == "register":
+        registers, body = [s.buffer], s.body
+        while type(body) is Alloc and body.buffer.scope == "register":
+            registers.append(body.buffer)
+            body = body.body
+        found = f(body)
+        return s if found is body else allocated(registers, found)
     return rewrite_children(s, lambda c: f(c) if isinstance(c, Stmt) else c)
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright import ops
 from tilewright.base import dtypes
+from tilewright.codegen.build import compile_func
+from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.lower import lower
+from tilewright.schedule import Schedule
 from tilewright.tir.ir import For, Func, Load, Store
 from tilewright.tir.parser import parse
 from tilewright.tir.visit import walk
@@ -183,3 +187,21 @@ def f(X: T.Buffer((30, {rows}), "float32"), Y: T.Buffer((30, {rows}), "float32")
 """)
     assert loads_of(lower(func, resolve("cpu -mcpu=x86-64-v3 -threads=1")), "Y") == 0
     check(func)
+
+
+@pytest.mark.parametrize("rows", [2, 8, 32, 64])
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v4"])
+def test_sums_of_hundreds_of_vectors_are_compiled_from_deep_calls(rows: int, cpu: str) -> None:
+    """As unrolled rows of a matrix product have; the more of them, the fewer fit in registers."""
+    sch = Schedule(ops.matmul_func(64, 64, 32))
+    i, j, k = sch.get_loops(sch.get_block(0))
+    i0, i1 = sch.split(i, factors=[None, rows])
+    sch.reorder(i0, k, i1, j)
+    sch.vectorize(j)
+    sch.unroll(i1)
+    target = resolve(f"cpu -mcpu={cpu} -threads=1")
+
+    def compiled(depth: int) -> Compiled:
+        return compiled(depth - 1) if depth else compile_func(sch.func, target)
+
+    assert compiled(300).image
