@@ -143,7 +143,7 @@ class _Program(Translation):
             name = _unique(own or f"arg{k}", self.builder.inputs)
             try:
                 if argument is None:
-                    self.builder.input(name, TensorType(_dtype_of(aval), tuple(aval.shape)))
+                    self.builder.input(name, _type_of(aval))
                 else:
                     self.scope[argument] = self.builder.input(name, tensor_type(argument.type))
             except Unsupported as problem:
@@ -228,10 +228,15 @@ def _find(name: str, *, lifted: bool) -> Entry:
     return entry
 
 
-def _dtype_of(aval: Any) -> str:
+def _type_of(aval: Any) -> TensorType:
+    import jax
+
+    if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key):  # modules have the words of keys
+        like = jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+        aval = jax.eval_shape(jax.random.key_data, like)
     if aval.dtype.name not in dtypes.SCALARS:
         raise Unsupported(Reason.DTYPE, aval.dtype.name)
-    return str(aval.dtype.name)
+    return TensorType(str(aval.dtype.name), tuple(aval.shape))
 
 
 def _identifier(path: str) -> str:
