@@ -176,7 +176,7 @@ def _of_jax(make: Callable[[int], Any], options: argparse.Namespace) -> Row:
     seconds = [_clock(options.threads) - began]
     began = _clock(options.threads)
     graph = tw.import_stablehlo(jax.export.export(jax.jit(function))(*args))
-    if options.tune:
+    if options.tune is not None:
         tw.tune(graph, target, database=options.db, seconds=options.tune, progress=False)
     built = tw.build(graph, target, options.db)
     seconds.append(_clock(options.threads) - began)

@@ -24,10 +24,17 @@ class Sample(NamedTuple):
     needs: str
 
     def seeded(self, width: int = 1, *, train: bool = False) -> tuple[Any, tuple[Any, ...]]:
-        """The module and its arguments, with weights and statistics from a seed."""
+        """The module and its arguments, with weights and statistics from a seed.
+
+        It drops nothing out, also where it is for training.
+        """
         torch.manual_seed(0)
         module, args = self.make(width)
         module.train(train)
+        for part in module.modules():
+            for name in ("p", "dropout", "dropout_prob", "attention_dropout"):
+                if isinstance(getattr(part, name, None), float):
+                    setattr(part, name, 0.0)
         for key, buffer in module.named_buffers():
             if key.endswith("running_var"):
                 buffer.uniform_(0.5, 1.5)

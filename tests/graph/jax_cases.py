@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-from .jax_models import (
+from benchmarks.jax_modules import (
     attention,
     block,
     conv,
