@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.durations import format_seconds
+from tilewright.building import compile_all
 
 from .rounds import ratio
 from .worker import pin
@@ -45,7 +46,8 @@ Row = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    pin(options.threads)
+    pin(options.threads, processors=options.jax)
+    compile_all.jobs_by_default = lambda: options.threads
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(options.threads)
     peer = import_module(f".{'jax' if options.jax else 'torch'}_modules", __package__)
     chosen = {
