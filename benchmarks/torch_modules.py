@@ -360,7 +360,7 @@ def pyramid(k: int) -> Any:
 
 @sample("dilated_segmentation")
 def segmentation(k: int) -> Any:
-    """Convolutions of several dilations, and the mean of the image, side by side."""
+    """Convolutions of several dilations, and the means of images, side by side."""
 
     def forward(m: Any, x: Any) -> Any:
         y = m.stem(x)
@@ -375,7 +375,7 @@ def segmentation(k: int) -> Any:
     branches = nn.ModuleList([conv(wide, narrow, 1), *dilated])
     head = nn.Conv2d(4 * narrow, 3, 1)
     parts = {"stem": conv(3, wide, 3, 4), "mean": conv(wide, narrow, 1), "head": head}
-    return Of(forward, **parts, branches=branches), (image(97, 61),)
+    return Of(forward, **parts, branches=branches), (torch.randn(2, 3, 97, 61),)
 
 
 @sample("audio")

@@ -129,20 +129,13 @@ def convolution_gradients(
     return of_input, of_weight, of_bias
 
 
-@aten("max_pool2d_with_indices_backward")
+@aten("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward")
 def max_pool_gradient(
-    b: Builder,
-    out: TensorType,
-    gradient: Value,
-    x: Value,
-    _kernel: Sizes,
-    _stride: Sizes,
-    _padding: Sizes,
-    _dilation: Sizes,
-    _ceil_mode: bool,
-    indices: Value,
+    b: Builder, out: TensorType, gradient: Value, x: Value, *options: object
 ) -> Value:
     """Each gradient is added where its window had the largest element, in the order of windows."""
+    *_windows, indices = options
+    assert isinstance(indices, Value)
     planes = x.type.size // (x.shape[-1] * x.shape[-2])
     zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=(planes, x.type.size // planes))
     size = gradient.type.size // planes
