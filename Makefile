@@ -79,6 +79,7 @@ test-frameworks: $(VENV)/stamp-check
 	    tests/graph/test_torch*.py) \
 	    tests/graph/test_stablehlo.py tests/graph/test_partition.py tests/graph/test_foreign.py
 	$(RUN) -m pytest tests/test_docs.py -k "torch or jax or frameworks or partitions"
+	$(RUN) -m pytest tests/test_notebooks.py -k "encode_sentences and not as_it_is"
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
