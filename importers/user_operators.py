@@ -63,31 +63,37 @@ def graph_op(
     results, which are else the lowering's. `limits` are those of indices among the operands.
 
     `kind` says what fusion may rely on, one of "pointwise", "reduction", "rows", "opaque" and the
-    like (`graph/operator.py`); of "opaque" nothing. `check_graph_op` tries all of this.
+    like (`graph/operator.py`); of "opaque" nothing. With "program" the function takes the types of
+    the operands, and returns a `Func` whose parameters are the operands, then the results, which
+    `infer` has to say: it is a kernel of its own. `check_graph_op` tries all of this.
     `onnx`, `torch` and `stablehlo` are names, as of `imported_op`, by which importers find it:
     tensors are operands in their order, all else are attributes by their names.
 
     A function that is defined again replaces the former one. Raises `ModelError` for a kind that is
-    none, and for a name that another operator has.
+    none, a program without `infer`, and a name that another operator has.
     """
-    kinds = {k.value: k for k in Kind if k is not Kind.FOREIGN}
+    kinds = {k.value: k for k in Kind if k is not Kind.FOREIGN} | {"program": Kind.OPAQUE}
     if kind not in kinds:
         raise ModelError(
             "there is no kind {0!r} of operators; expected one of {1}", kind, ", ".join(kinds),
             hint=similar(str(kind), kinds),
         )  # fmt: skip
+    is_program = kind == "program"
+    if is_program and infer is None:
+        raise ModelError("an operator that is a program: expected infer=, the types of its results")
 
-    def decorate(lower: Function) -> Function:
-        name = lower.__name__
-        record = Operator(name, kinds[kind], reference, lower, infer, lower)
+    def decorate(function: Function) -> Function:
+        name = function.__name__
+        lower, program = (None, function) if is_program else (function, None)
+        record = Operator(name, kinds[kind], reference, lower, infer, function, program)
         record = record if limits is None else replace(record, limits=limits)
 
         def add(b: Builder, *operands: Value, **attributes: Any) -> Sequence[Value]:
             return b.add_all(name, *operands, **attributes)
 
         names = _translations(add, onnx, torch, stablehlo)
-        _register(lower, [_Entry(name, OPERATORS, name, record), *names])
-        return lower
+        _register(function, [_Entry(name, OPERATORS, name, record), *names])
+        return function
 
     return decorate
 

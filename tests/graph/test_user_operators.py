@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import T
 from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph import Builder, TensorType, Value
 from tilewright.importers import user_operators
@@ -83,6 +84,39 @@ def test_a_record_that_contradicts_itself(kind: str, reference: Any, infer: Any)
     own = centred_operator(kind, reference, infer=infer)
     with refused(ModelError, "centred"):
         tw.check_graph_op(own, X, scale=2.0)
+
+
+def smoothed_arrays(x: Any, *, decay: float) -> Any:
+    y = x.copy()
+    for n in range(1, x.shape[1]):
+        y[:, n] = decay * y[:, n - 1] + x[:, n]
+    return y
+
+
+def test_an_operator_that_is_a_program() -> None:
+    pytest.importorskip("onnx")
+
+    @tw.graph_op("program", reference=smoothed_arrays, infer=lambda x, *, decay: x,
+                 onnx="com.example::Smoothed")  # fmt: skip
+    def smoothed(x: TensorType, *, decay: float = 0.5) -> tw.Func:
+        (rows, count), dtype = x.shape, x.dtype
+
+        @tw.script
+        def program(X: T.Buffer((rows, count), dtype), Y: T.Buffer((rows, count), dtype)):  # type: ignore[no-untyped-def, valid-type]
+            for i, k in T.grid(rows, count):
+                with T.block("Y"):
+                    vi = T.axis.spatial(rows, i)
+                    vk = T.axis.opaque(count, k)
+                    Y[vi, vk] = X[vi, vk] + T.select(vk > 0, Y[vi, vk - 1] * decay, 0.0)
+
+        return program
+
+    assert tw.check_graph_op(smoothed, X, decay=0.75) < 1e-6
+    graph = tw.import_onnx(own_model(own_node("Smoothed", ["x"], "y", decay=0.75)))
+    built = tw.build(graph, "cpu -threads=1")(X)
+    np.testing.assert_allclose(built, smoothed_arrays(X, decay=0.75), rtol=1e-5, atol=1e-6)
+    with refused(ModelError):
+        tw.graph_op("program", reference=smoothed_arrays)
 
 
 def test_nodes_of_a_domain_of_the_user() -> None:
