@@ -67,7 +67,7 @@ def graph_op(
     the operands, and returns a `Func` whose parameters are the operands, then the results, which
     `infer` has to say: it is a kernel of its own. `check_graph_op` tries all of this.
     `onnx`, `torch` and `stablehlo` are names, as of `imported_op`, by which importers find it:
-    tensors are operands in their order, all else are attributes by their names.
+    tensors are operands in their order, all else but `None` are attributes by their names.
 
     A function that is defined again replaces the former one. Raises `ModelError` for a kind that is
     none, a program without `infer`, and a name that another operator has.
@@ -187,7 +187,7 @@ def _of_torch(compose: Compose, path: str) -> Callable[..., Value | Sequence[Val
                 operands.append(value)
             elif isinstance(value, list) and any(isinstance(v, Value) for v in value):
                 operands += value
-            else:
+            elif value is not None:
                 attributes[name] = value
         return _applied(compose, b, operands, attributes)
 

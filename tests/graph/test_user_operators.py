@@ -151,7 +151,7 @@ def test_attributes_that_an_operator_does_not_have() -> None:
 def test_operators_of_a_torch_library() -> None:
     torch = pytest.importorskip("torch")
 
-    def centred(x: Any, scale: float, name: str = "") -> Any:
+    def centred(x: Any, mask: Any, scale: float) -> Any:
         return (x - x.mean(-1, keepdim=True)) * scale
 
     def halves(parts: Any) -> Any:
@@ -159,7 +159,7 @@ def test_operators_of_a_torch_library() -> None:
 
     library = torch.library.Library("tilewright_test", "DEF")
     for schema, function in (
-        ("centred(Tensor x, float scale) -> Tensor", centred),
+        ("centred(Tensor x, Tensor? mask, float scale) -> Tensor", centred),
         ("halves(Tensor[] parts) -> Tensor[]", halves),
     ):
         library.define(schema)
@@ -168,7 +168,7 @@ def test_operators_of_a_torch_library() -> None:
     class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             own = torch.ops.tilewright_test
-            first, second = own.halves([x, own.centred(x, scale=2.0)])
+            first, second = own.halves([x, own.centred(x, None, scale=2.0)])
             return first + second.relu()
 
     x = torch.from_numpy(X)
