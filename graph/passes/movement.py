@@ -176,12 +176,27 @@ def _runs(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[range, range]]:
         yield range(first, i), range(second, j)
 
 
+def product_of_transposed(b: Builder, node: Node) -> Value | None:
+    """matmul(x, transpose(y))   ->   matmul(x, y, transpose_b=True), also of x, and back"""
+    operands, attributes = list(node.inputs), dict(node.attributes)
+    for n, name in enumerate(("transpose_a", "transpose_b")):
+        moved = b.producer(operands[n], "transpose")
+        rank = operands[n].type.rank
+        if moved is not None and _axes(moved) == (*range(rank - 2), rank - 1, rank - 2):
+            operands[n] = moved.inputs[0]
+            attributes[name] = not attributes[name]
+    if attributes == node.attributes or not dtypes.is_float(node.output.dtype):
+        return None
+    return b.add("matmul", *operands, **attributes)
+
+
 VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 """What all passes do: their rules leave reshapes of reshapes."""
 
 RULES: Rules = {
     **VIEWS,
     "concatenate": [concatenate_of_many],
+    "matmul": [product_of_transposed],
     "slice": [slice_of_transpose],
     "transpose": [transpose_as_view, transpose_of_transpose, transpose_of_split_slice],
     Kind.POINTWISE: [reshape_sinks],

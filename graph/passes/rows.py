@@ -208,8 +208,9 @@ def attention(b: Builder, node: Node) -> Value | None:
     """
     weights, v = node.inputs
     rows = b.producer(without_views(b, weights), "softmax")
-    if rows is None or any(node.attributes.values()) or not _alone(b, weights, rows.output):
+    if rows is None or not _is_plain(node) or not _alone(b, weights, rows.output):
         return None
+    v = _swapped(b, v) if node.attributes["transpose_b"] else v
     shape = weights.shape
     scores = without_views(b, rows.inputs[0])
     last = rows.output.type.rank - 1
@@ -233,10 +234,10 @@ def blind_rows(b: Builder, node: Node) -> Value | None:
     """
     weights, v = node.inputs
     chosen = b.producer(without_views(b, weights), "where")
-    if chosen is None or any(node.attributes.values()) or not _alone(b, weights, chosen.output):
+    if chosen is None or not _is_plain(node) or not _alone(b, weights, chosen.output):
         return None
     blind, zero, rows = chosen.inputs
-    shape = (*rows.shape[:-1], v.shape[-1])
+    shape = (*rows.shape[:-1], node.output.shape[-1])
     if (
         number(zero) != 0
         or b.producer(without_views(b, rows), "softmax") is None
@@ -246,9 +247,20 @@ def blind_rows(b: Builder, node: Node) -> Value | None:
         or node.output.type.size != math.prod(shape)
     ):
         return None
-    product = b.add("matmul", reshaped(b, rows, weights.shape), v)
+    product = b.add("matmul", reshaped(b, rows, weights.shape), v, **node.attributes)
     value = b.add("where", blind, zero, reshaped(b, product, shape))
     return reshaped(b, value, node.output.shape)
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a product takes its first operand as it is, and has no dtype of its own."""
+    return not node.attributes["transpose_a"] and node.attributes["dtype"] is None
+
+
+def _swapped(b: Builder, x: Value) -> Value:
+    """Matrices with their rows as columns."""
+    rank = x.type.rank
+    return b.add("transpose", x, axes=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def _alone(b: Builder, value: Value, source: Value) -> bool:
@@ -273,17 +285,17 @@ def _product(b: Builder, scores: Value) -> tuple[Value, Value, float] | None:
     """The q, k and scale of products, which nobody else reads."""
     products, scale = _unscaled(b, scores)
     node = b.producer(products, "matmul")
-    if node is None or node.attributes["transpose_a"] or node.attributes["dtype"] is not None:
+    if node is None or node.attributes["dtype"] is not None:
         return None
     if not b.read_once(scores) or not b.read_once(products):
         return None
     (q, first), (k, second) = (_unscaled(b, value) for value in node.inputs)
+    q = _swapped(b, q) if node.attributes["transpose_a"] else q
     if not node.attributes["transpose_b"]:
         moved = b.producer(without_views(b, k), "transpose")
         if moved is None or units(moved.output.shape) != units(k.shape):
             return None
-        rank = k.type.rank
-        k = b.add("transpose", k, axes=(*range(rank - 2), rank - 1, rank - 2))
+        k = _swapped(b, k)
     return q, k, scale * first * second
 
 

@@ -67,6 +67,15 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "b: float32[2, 1, 4, 3] = reshape(a, shape=(2, 1, 4, 3));"
          "y: float32[1, 4, 2, 3] = transpose(b, axes=(1, 2, 0, 3))", "reshape slice transpose"),
     ],
+    "product_of_transposed": [
+        ("x: float32[2, 5, 4], w: float32[3, 4]",
+         "a: float32[4, 3] = transpose(w, axes=(1, 0)); y: float32[2, 5, 3] = matmul(x, a)",
+         "matmul"),
+        ("x: float32[2, 4, 5], w: float32[2, 4, 3]",
+         "a: float32[2, 5, 4] = transpose(x, axes=(0, 2, 1));"
+         "b: float32[2, 3, 4] = transpose(w, axes=(0, 2, 1));"
+         "y: float32[2, 5, 3] = matmul(a, b, transpose_b=True)", "matmul"),
+    ],
     "reshape_sinks": [
         ("x: float32[4, 6]",
          "const c: float32[3] = [1, 2, 3]; r: float32[4, 6] = exp(x);"
