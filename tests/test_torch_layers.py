@@ -97,3 +97,13 @@ def test_attention(options: dict[str, Any], mask: Any, itself: bool) -> None:
 )
 def test_layers_of_lstm(options: dict[str, Any]) -> None:
     check("mkldnn_rnn_layer", nn.LSTM(8, 6, **options), X)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resizings(mode: str) -> None:
+    """PyTorch's own kernels in Python, which would make lookups of them, are there again."""
+    operator = getattr(torch.ops.aten, f"upsample_{mode}2d")
+    kernels = {name: dict(getattr(operator, name).py_kernels) for name in ("vec", "default")}
+    assert all(kernels.values())
+    check(f"upsample_{mode}2d", nn.Upsample((9, 7), mode=mode), torch.randn(1, 2, 5, 4))
+    assert all(getattr(operator, n).py_kernels == held for n, held in kernels.items())

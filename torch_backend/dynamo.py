@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from pathlib import PurePath
 from typing import Any, Literal
 
 import torch
+from torch._C import DispatchKey
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
@@ -21,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
+from ..importers.torch.table import TABLE
 from .compiled_graph import CompiledGraph
 from .options import Options
 from .report import RECORDS, Break, CapturedGraph, break_of
@@ -55,7 +57,7 @@ def compile_captured(
         _specialise(example)
     resumed = _RESUMED.fullmatch(function)
     compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
-    with _attention(examples):
+    with _attention(examples), _without_python_kernels():
         call: Callable[..., Any] = aot_autograd(
             fw_compiler=partial(compiler, "forward"),
             bw_compiler=partial(compiler, "backward"),
@@ -104,6 +106,35 @@ def _attention(examples: Sequence[Any]) -> AbstractContextManager[Any]:
     tensors = [e for e in examples if isinstance(e, torch.Tensor)]
     trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return sdpa_kernel(SDPBackend.MATH) if trains else nullcontext()
+
+
+@contextmanager
+def _without_python_kernels() -> Iterator[None]:
+    """Capture resizings as operators: PyTorch's kernels in Python make lookups of them."""
+    removed = []
+    for operator in _resizings():
+        kernels = operator.py_kernels
+        removed.append((operator, {key: kernels.pop(key) for key in _PYTHON if key in kernels}))
+        operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, kernels in removed:
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+
+
+_PYTHON = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd
+
+
+@cache
+def _resizings() -> Sequence[Any]:
+    """The overloads of resizings that, with their gradients, are in the table of operators."""
+    decompositions()  # it loads the table
+    suffix = "_backward.default"
+    names = (name.removesuffix(suffix) for name in TABLE if name.endswith(suffix))
+    packets = [getattr(torch.ops.aten, n) for n in names if n.startswith("upsample_")]
+    return [getattr(packet, name) for packet in packets for name in packet.overloads()]
 
 
 def _specialise(example: Any) -> None:
