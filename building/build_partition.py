@@ -6,15 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
-from ..base import dtypes
 from ..base.errors import BuildError, ProviderError
 from ..graph.ir import Constant, Graph, Value
-from ..graph.partition import Partition, asked, partition
+from ..graph.partition import Part, Partition, asked, partition
 from ..runtime.model import Model
-from ..runtime.partitioned import PartitionedModel, RunPart
-from ..runtime.signature import Argument
+from ..runtime.partition_plan import ArrayType, PartitionPlan, PartPlan
+from ..runtime.partitioned import Call, PartitionedModel
 from ..target import Target
 from .providers import Tilewright, elsewhere, provider_of
 
@@ -56,50 +53,67 @@ def build_partition(found: Partition, target: Target, own: Tilewright) -> Model 
 
     Where all is Tilewright's, the result is a `Model`. Of parts elsewhere it is warned.
     """
-    graph = found.graph
     if all(part.provider is own for part in found.parts):
-        return own.compile(graph, target)
-    inputs = {n: Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()}
-    outputs = {n: Argument(n, v.dtype, v.shape, role="out") for n, v in graph.outputs.items()}
+        return own.compile(found.graph, target)
+    warn(found, own)
+    plan, constants = plan_of(found)
+    calls = [_compiled(part, target) for part in found.parts]
+    held = {number: value.data for number, value in constants.items()}
+    return PartitionedModel(plan, calls, held, found.evidence(), target)
+
+
+def warn(found: Partition, own: Tilewright) -> None:
+    """Say in the log which parts run elsewhere, and why."""
+    for part in found.parts:
+        if part.provider is not own:
+            _log.warning(
+                "%s: %s runs %s: %s",
+                found.graph.name, part.provider.name, elsewhere(part.graph.nodes),
+                part.why or "it is preferred",
+            )  # fmt: skip
+
+
+def plan_of(found: Partition) -> tuple[PartitionPlan, dict[int, Constant]]:
+    """What a call of the parts does, and the outputs that are constants by their numbers."""
+    graph = found.graph
     numbers: dict[Value, int] = {v: n for n, v in enumerate(graph.inputs.values())}
     for part in found.parts:
         for value in part.graph.outputs.values():
             numbers.setdefault(value, len(numbers))
-    held: dict[int, np.ndarray] = {}
+    constants: dict[int, Constant] = {}
     for value in graph.outputs.values():
         if isinstance(value, Constant) and value not in numbers:
             numbers[value] = len(numbers)
-            held[numbers[value]] = value.data
+            constants[numbers[value]] = value
     last = {v: n for n, part in enumerate(found.parts) for v in part.graph.inputs.values()}
     kept = {*graph.outputs.values(), *graph.inputs.values()}
-    parts: list[RunPart] = []
-    for n, part in enumerate(found.parts):
-        provider, reads = part.provider, tuple(part.graph.inputs.values())
-        writes = tuple(part.graph.outputs.values())
-        operators = elsewhere(part.graph.nodes)
-        if provider is not own:
-            _log.warning(
-                "%s: %s runs %s: %s",
-                graph.name, provider.name, operators, part.why or "it is preferred",
-            )  # fmt: skip
-        call = asked(
-            provider, f"to compile {operators}", partial(provider.compile, part.graph, target)
+    parts = [
+        PartPlan(
+            part.provider.name,
+            tuple(numbers[v] for v in part.graph.inputs.values()),
+            tuple(numbers[v] for v in part.graph.outputs.values()),
+            tuple(numbers[v] for v, _, reader in found.transfers if reader == n),
+            tuple(numbers[v] for v in part.graph.inputs.values() if last[v] == n and v not in kept),
         )
-        if not callable(call):
-            raise ProviderError(
-                "the provider {0}: expected a call of {1}, found {2!r:.80}",
-                provider.name, operators, call, provider=provider.name,
-            )  # fmt: skip
-        parts.append(
-            RunPart(
-                provider.name,
-                call,
-                tuple(numbers[v] for v in reads),
-                tuple(numbers[v] for v in writes),
-                tuple((v.shape, dtypes.to_numpy(v.dtype)) for v in writes),
-                tuple(numbers[v] for v, _, reader in found.transfers if reader == n),
-                tuple(numbers[v] for v in reads if last[v] == n and v not in kept),
-            )
-        )
-    ends = [numbers[v] for v in graph.outputs.values()]
-    return PartitionedModel(inputs, outputs, (ends, held), parts, found.evidence())
+        for n, part in enumerate(found.parts)
+    ]
+    plan = PartitionPlan(
+        graph.name,
+        tuple(ArrayType(v.dtype, v.shape) for v in numbers),
+        tuple(graph.inputs),
+        tuple((name, numbers[v]) for name, v in graph.outputs.items()),
+        tuple(constants),
+        tuple(parts),
+    )
+    return plan, constants
+
+
+def _compiled(part: Part, target: Target) -> Call:
+    provider, operators = part.provider, elsewhere(part.graph.nodes)
+    call = asked(provider, f"to compile {operators}", partial(provider.compile, part.graph, target))
+    if not callable(call):
+        raise ProviderError(
+            "the provider {0}: expected a call of {1}, found {2!r:.80}",
+            provider.name, operators, call, provider=provider.name,
+        )  # fmt: skip
+    return call

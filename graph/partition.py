@@ -14,7 +14,12 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from ..base.errors import BuildError, ProviderError, TilewrightError, UnsupportedError, similar
-from ..runtime.partition_evidence import PartEvidence, PartitionEvidence, TransferEvidence
+from ..runtime.partition_evidence import (
+    VERSION,
+    PartEvidence,
+    PartitionEvidence,
+    TransferEvidence,
+)
 from .ir import Constant, Graph, Node, Value
 from .operator import operators_of
 from .provider import BYTES_PER_SECOND, Provider
@@ -76,7 +81,7 @@ class Partition:
             )
             for v, source, end in self.transfers
         ]
-        return PartitionEvidence(self.graph.name, tuple(parts), tuple(crossing))
+        return PartitionEvidence(VERSION, self.graph.name, tuple(parts), tuple(crossing))
 
 
 def _label(node: Node) -> str:

@@ -14,17 +14,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeAlias
 
+from ..runtime.partitioned import Call
 from ..target import Target
 from .ir import Graph, Node
 from .operator import Kind, find
-
-Call: TypeAlias = Callable[..., Any]
-"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
-returns the output, or several in their order, in memory of their own. Threads call it at the same
-time."""
 
 BYTES_PER_SECOND = 1e10
 """That nodes read and write, and copies move, where nothing better is known."""

@@ -18,7 +18,7 @@ from ..base.hints import Hinted
 from ..base.text import aligned, count, cut, format_bytes, format_si, printable, short_id
 from .module import OriginKind
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the JSON form."""
 _KERNELS = 20
 """Kernels of the text of a model, the slowest ones; `text` has all on request."""
@@ -147,10 +147,11 @@ class Evidence(Hinted):
 
     `sources` are the nodes of the file, `rewrites` says how often each one was applied, and `nodes`
     are those of the graph after that. `seconds` are those of the
-    build by stage. `fallbacks` are nodes that no kernel computes.
+    build by stage. All nodes are kernels or views: what runs elsewhere, and why, is in the
+    `PartitionEvidence` of a model that several providers run.
     """
 
-    version: Literal[1]
+    version: Literal[2]
     model: str
     target: str
     sources: tuple[SourceEvidence, ...]
@@ -160,7 +161,6 @@ class Evidence(Hinted):
     kernels: tuple[KernelEvidence, ...]
     memory: MemoryEvidence
     seconds: Mapping[str, float]
-    fallbacks: tuple[str, ...] = ()
 
     _repr_html_ = html
 
@@ -224,7 +224,6 @@ class Evidence(Hinted):
             "arena": f"{format_bytes(memory.arena_bytes)}, {format_bytes(memory.live_bytes)} live",
             "weights": f"{format_bytes(memory.weights_bytes)}{packed}",
             "copied": printable(", ".join(memory.copied)) or "nothing",
-            "fallback": ", ".join(self.fallbacks) or "none",
             "build": f"{sum(self.seconds.values()):.2f} s: {build}",
         }
 

@@ -92,15 +92,7 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     def into(self, *arguments: Any, out: Any, **named: Any) -> None:
         """Like a call that writes the outputs to `out`: an array, or several in their order."""
-        plain = type(out) is np.ndarray or not isinstance(out, Sequence)
-        results = (out,) if plain else tuple(out)
-        if len(results) != len(self.outputs):
-            raise ArgumentError(
-                "out: expected {0} arrays ({1}), found {2}",
-                len(self.outputs),
-                ", ".join(self.outputs),
-                len(results),
-            )
+        results = outputs_of(self.outputs, out)
         self._run(arguments, named, results)
 
     def at(self, *addresses: int) -> None:
@@ -191,6 +183,18 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         given = ", ".join(f"{a.name}: {a.type_text}" for a in self.inputs.values())
         made = ", ".join(f"{a.name}: {a.type_text}" for a in self.outputs.values())
         return f"<Model {self.module.signature.name}({given}) -> ({made})>"
+
+
+def outputs_of(outputs: Mapping[str, Argument], out: Any) -> tuple[Any, ...]:
+    """The arrays to write that `out` has: an array, or several in the order of the outputs."""
+    plain = type(out) is np.ndarray or not isinstance(out, Sequence)
+    results = (out,) if plain else tuple(out)
+    if len(results) != len(outputs):
+        raise ArgumentError(
+            "out: expected {0} arrays ({1}), found {2}",
+            len(outputs), ", ".join(outputs), len(results),
+        )  # fmt: skip
+    return results
 
 
 def bound(

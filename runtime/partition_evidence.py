@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
+from ..base.checked_json import read
+from ..base.errors import ModelError
 from ..base.text import aligned, count, format_bytes
+from .evidence import Evidence, Natural
+
+VERSION: Final = 1
+"""Of the JSON form."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,8 @@ class PartEvidence:
     """A part: who runs it, its operators in order, why, and the types of what it reads and
     writes.
 
-    `why` is empty where all nodes are there as their provider is preferred.
+    `why` is empty where all nodes are there as their provider is preferred. `kernels` is the
+    evidence of a part of Tilewright that was built.
     """
 
     provider: str
@@ -26,6 +33,7 @@ class PartEvidence:
     why: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    kernels: Evidence | None = None
 
 
 @dataclass(frozen=True)
@@ -35,15 +43,16 @@ class TransferEvidence:
 
     operator: str
     type: str
-    bytes: int
-    source: int
-    destination: int
+    bytes: Natural
+    source: Natural
+    destination: Natural
 
 
 @dataclass(frozen=True)
 class PartitionEvidence:
     """The parts of a model in the order in which they run, and what crosses between them."""
 
+    version: Literal[1]
     model: str
     parts: tuple[PartEvidence, ...]
     transfers: tuple[TransferEvidence, ...]
@@ -63,9 +72,19 @@ class PartitionEvidence:
             for operator in dict.fromkeys(part.operators)
         )
 
+    def validate(self) -> None:
+        """Raise `ValueError` for numbers of parts that are not there."""
+        if any(max(t.source, t.destination) >= len(self.parts) for t in self.transfers):
+            raise ValueError(f"a value crosses beyond the last of {len(self.parts)} parts")
+
     def to_json(self) -> dict[str, Any]:
         """All of it as a JSON object: the fields by name."""
         return asdict(self)
+
+    @staticmethod
+    def from_json(data: object) -> PartitionEvidence:
+        """The evidence of its JSON form. Raises `ModelError` for anything malformed."""
+        return read(PartitionEvidence, data, "evidence", ModelError)
 
     def facts(self) -> dict[str, str]:
         """What is said of the whole, by name."""

@@ -3,78 +3,83 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import ArtifactError, ProviderError, TilewrightError
+from ..base.errors import ArgumentError, ArtifactError, ProviderError, TilewrightError
 from ..base.hints import Hinted
 from ..base.process import InProcess
-from .model import Array, bound
+from ..target import Target
+from .argument_checks import make_binder
+from .host_memory import HOST_MEMORY
+from .model import Array, Model, bound, outputs_of
 from .partition_evidence import PartitionEvidence
-from .signature import Argument
+from .partition_plan import PartitionPlan, PartPlan
+from .profile import PartTime, Profile, partitioned_profile
+from .signature import Signature
 from .timer import Timing, time_calls
 
-
-@dataclass(frozen=True)
-class RunPart:
-    """A part that is compiled: `call` takes the values of these numbers and returns those of
-    others, which are of the `types`.
-
-    `crossing` are numbers of what other parts have computed. After it, nothing reads `dead`.
-    """
-
-    provider: str
-    call: Callable[..., Any]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    types: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
-    crossing: tuple[int, ...]
-    dead: tuple[int, ...]
+Call: TypeAlias = Callable[..., Any]
+"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
+returns the output, or several in their order, in memory of their own. Threads call it at the same
+time."""
 
 
 class PartitionedModel(
     InProcess,
     Hinted,
     error=ArtifactError,
-    instead="import and build the graph in the other process",
+    instead='write it once, tw.build_library(graph, "model.so", providers=...), and in each '
+    'process take tw.load("model.so"); or import and build the graph there',
 ):
     """A graph of which several providers run parts. Calls may run concurrently in several threads.
 
-    `evidence` says who runs what, why, and what crosses; `parts` are what was compiled: the
-    `Model`s of Tilewright, and the calls of other providers. `inputs` and `outputs` are as of a
-    `Model`; an extent that data decide is -1.
+    `parts` are what was compiled: the `Model`s of Tilewright, and the calls of other providers.
+    `inputs` and `outputs` are as of a `Model`; an extent that data decide is -1.
     """
 
     def __init__(
         self,
-        inputs: Mapping[str, Argument],
-        outputs: Mapping[str, Argument],
-        values: tuple[Sequence[int], Mapping[int, Array]],
-        parts: Sequence[RunPart],
+        plan: PartitionPlan,
+        parts: Sequence[Call],
+        constants: Mapping[int, Array],
         evidence: PartitionEvidence,
+        target: Target,
     ) -> None:
-        """`values` are the numbers of the outputs, and what constants among them are; inputs have
-        the first numbers."""
-        self.inputs = dict(inputs)
-        self.outputs = dict(outputs)
-        self.parts = tuple(part.call for part in parts)
-        self.evidence = evidence
-        self._ends, self._constants = values
-        self._parts = tuple(parts)
+        """`constants` are those of the plan, by number."""
+        self.inputs, self.outputs = map(dict, plan.arguments())
+        self.parts = tuple(parts)
+        self.target = target
+        self._plan = plan
+        self._constants = dict(constants)
+        self._decisions = evidence
+        self._types = [(v.shape, dtypes.to_numpy(v.dtype)) for v in plan.values]
+        self._ends = [number for _, number in plan.outputs]
         self._lock = threading.Lock()
         self._runs = self._transferred = 0
         self._begun = [0] * len(parts)
         # An output that is an input, a constant or another output too is an array of its own.
         self._copied = tuple(
-            end < len(inputs) or end in self._constants or end in self._ends[:place]
+            end < len(self.inputs) or end in self._constants or end in self._ends[:place]
             for place, end in enumerate(self._ends)
         )
+
+    @cached_property
+    def evidence(self) -> PartitionEvidence:
+        """Who runs what, why, and what crosses; and of the parts of Tilewright their evidence."""
+        parts = zip(self._decisions.parts, self.parts, strict=True)
+        told = [
+            replace(part, kernels=call.evidence) if isinstance(call, Model) else part
+            for part, call in parts
+        ]
+        return replace(self._decisions, parts=tuple(told))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,7 +87,7 @@ class PartitionedModel(
         has run, and `transferred_bytes`, of arrays that crossed."""
         with self._lock:
             found = Counter(runs=self._runs, transferred_bytes=self._transferred)
-            for part, begun in zip(self._parts, self._begun, strict=True):
+            for part, begun in zip(self._plan.parts, self._begun, strict=True):
                 found[part.provider] += begun
         return dict(found)
 
@@ -93,28 +98,31 @@ class PartitionedModel(
         `ProviderError` where another provider raises, or returns what is not of the types that the
         graph has.
         """
-        held = dict(enumerate(bound(self.inputs, arguments, named).values()))
-        held.update(self._constants)
-        begun = transferred = 0
-        try:
-            for part in self._parts:
-                for number in part.crossing:
-                    transferred += held[number].nbytes
-                begun += 1
-                _run(part, held)
-        finally:
-            with self._lock:
-                self._runs += 1
-                self._transferred += transferred
-                for number in range(begun):
-                    self._begun[number] += 1
+        found = self._computed(bound(self.inputs, arguments, named).values())
         results = tuple(
             [
-                held[end].copy() if copied else held[end]
-                for end, copied in zip(self._ends, self._copied, strict=True)
+                result.copy() if copied else result
+                for result, copied in zip(found, self._copied, strict=True)
             ]
         )
         return results[0] if len(results) == 1 else results
+
+    def into(self, *arguments: Any, out: Any, **named: Any) -> None:
+        """Like a call that writes the outputs to `out`: an array, or several in their order.
+
+        Raises `ArgumentError` too where data decide the extents of an output.
+        """
+        given = bound(self.inputs, arguments, named).values()
+        results = outputs_of(self.outputs, out)
+        open_ones = [a.name for a in self.outputs.values() if dtypes.UNKNOWN in a.shape]
+        if open_ones:
+            raise ArgumentError(
+                "out: data decide the extents of {0}", ", ".join(open_ones),
+                hint="call the model, which returns new arrays",
+            )  # fmt: skip
+        self._checked([*given, *results])
+        for result, found in zip(results, self._computed(given), strict=True):
+            np.copyto(HOST_MEMORY.array(HOST_MEMORY.view(result, "out")), found)
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
         """Time calls with these inputs, by position or by name; options as of `Module.time`."""
@@ -122,15 +130,90 @@ class PartitionedModel(
         given = bound(self.inputs, arguments, named).values()
         return time_calls(partial(self, *given), **options)
 
+    def profile(self, *arguments: Any, **named: Any) -> Profile:
+        """Say where the time of calls with these inputs goes: kernel by kernel of the parts of
+        Tilewright, and part by part of the others.
+
+        Raises what a call raises, and what `Model.profile` does.
+        """
+        given = tuple(bound(self.inputs, arguments, named).values())
+        seen: list[tuple[Array, ...]] = []
+        self._computed(given, seen=seen)
+        parts = [
+            PartTime(
+                part.provider,
+                operators=", ".join(dict.fromkeys(told.operators)),
+                bytes=sum(a.nbytes for a in arrays),
+                profile=call.profile(*arrays[: len(part.reads)])
+                if isinstance(call, Model)
+                else None,
+            )
+            for part, told, call, arrays in zip(
+                self._plan.parts, self._decisions.parts, self.parts, seen, strict=True
+            )
+        ]
+
+        def run() -> list[float]:
+            spent: list[float] = []
+            self._computed(given, spent=spent)
+            return spent
+
+        return partitioned_profile(self._plan.model, str(self.target), parts, run)
+
+    @cached_property
+    def _checked(self) -> Callable[..., object]:
+        """What refuses inputs and outputs that are not those of the model, or overlap."""
+        arguments = (*self.inputs.values(), *self.outputs.values())
+        return make_binder(Signature("model", arguments), HOST_MEMORY)
+
+    def _computed(
+        self,
+        given: Iterable[Array],
+        spent: list[float] | None = None,
+        seen: list[tuple[Array, ...]] | None = None,
+    ) -> list[Array]:
+        """The outputs, some of which may be the same array.
+
+        The seconds of each part are added to `spent`, and what it takes and returns to `seen`.
+        """
+        held = dict(enumerate(given))
+        held.update(self._constants)
+        begun = transferred = 0
+        try:
+            for part, call in zip(self._plan.parts, self.parts, strict=True):
+                for number in part.crossing:
+                    transferred += held[number].nbytes
+                begun += 1
+                start = 0.0 if spent is None else time.perf_counter()
+                _run(part, call, self._types, held)
+                if spent is not None:
+                    spent.append(time.perf_counter() - start)
+                if seen is not None:
+                    seen.append(tuple(held[n] for n in (*part.reads, *part.writes)))
+                for number in part.dead:
+                    del held[number]
+        finally:
+            with self._lock:
+                self._runs += 1
+                self._transferred += transferred
+                for number in range(begun):
+                    self._begun[number] += 1
+        return [held[end] for end in self._ends]
+
     def __repr__(self) -> str:
-        return f"<PartitionedModel {self.evidence.model}: {len(self.parts)} parts>"
+        return f"<PartitionedModel {self._plan.model}: {len(self.parts)} parts>"
 
 
-def _run(part: RunPart, held: dict[int, Array]) -> None:
+def _run(
+    part: PartPlan,
+    call: Call,
+    types: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    held: dict[int, Array],
+) -> None:
     """Run a part on what is held, and hold what it computes."""
     given = [held[n] for n in part.reads]
     try:
-        found = part.call(*given)
+        found = call(*given)
     except TilewrightError:
         raise
     except Exception as error:  # whatever a provider raises
@@ -144,7 +227,8 @@ def _run(part: RunPart, held: dict[int, Array]) -> None:
             "the provider {0}: expected {1} arrays of its part, found {2}",
             part.provider, len(part.writes), len(results), provider=part.provider,
         )  # fmt: skip
-    for number, (shape, dtype), result in zip(part.writes, part.types, results, strict=True):
+    for number, result in zip(part.writes, results, strict=True):
+        shape, dtype = types[number]
         if not _is_of(result, shape, dtype):
             raise ProviderError(
                 "the provider {0}: output {1} of its part: expected {2}, found {3}",
@@ -153,8 +237,6 @@ def _run(part: RunPart, held: dict[int, Array]) -> None:
                 provider=part.provider,
             )  # fmt: skip
         held[number] = _own(result, held.values())
-    for number in part.dead:
-        del held[number]
 
 
 def _own(result: Array, held: Iterable[Array]) -> Array:

@@ -6,7 +6,7 @@ timed where it runs: after the one before it, on the operands and caches that it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -196,10 +196,7 @@ def profiled(
         run()
         rows.append(taken[:, 0] * 1_000_000_000 + taken[:, 1])
 
-    wait_for_threads()
-    once = time_calls(call, max_samples=1).median
-    low, high = _ROUNDS
-    rounds = int(min(max(_SECONDS / (3 * once), low), high))
+    rounds = _rounds(call, 3)
     _, whole, without = time_interleaved([stamped, call, empty], rounds=rounds)
     spans = np.median(np.diff(np.stack(rows), axis=1), axis=0) * 1e-9
     steps, others = spans[2::2], spans[1::2]
@@ -216,6 +213,75 @@ def profiled(
         _kernels(evidence.kernels, groups, steps), tuple(steps[: len(groups)]),
         sum(steps[len(groups) :]), between, without.median, noisy,
     )  # fmt: skip
+
+
+class PartTime(NamedTuple):
+    """A part of a partitioned model: who runs it, the bytes that it reads and writes, and where the
+    time goes in it; `None` where no kernels of Tilewright run."""
+
+    provider: str
+    operators: str
+    bytes: int
+    profile: Profile | None
+
+
+def partitioned_profile(
+    model: str, target: str, parts: Sequence[PartTime], run: Callable[[], Sequence[float]]
+) -> Profile:
+    """The profile of a model whose `run` calls it once, and returns the seconds of each part.
+
+    A part that others run is a kernel and a step, as nobody sees into it.
+    """
+    rows: list[Sequence[float]] = []
+    (whole,) = time_interleaved([lambda: rows.append(run())], rounds=_rounds(run, 1))
+    spent = np.median(rows, axis=0).tolist()
+    own = [part.profile for part in parts if part.profile is not None]
+    copies, steps = sum(profile.copies for profile in own), list[float]()
+    found: dict[str, KernelTime] = {}
+    for part, seconds in zip(parts, spent, strict=True):
+        if part.profile is not None:
+            steps += part.profile.steps
+            kernels = part.profile.kernels
+        else:
+            steps.append(seconds)
+            told = f"{part.operators} by {part.provider}"
+            kernels = (KernelTime(told, told, 1, seconds, 0.0, None, part.bytes, None),)
+        for kernel in kernels:
+            known = found.get(kernel.name)
+            found[kernel.name] = kernel if known is None else _together(known, kernel)
+    total = sum(steps) + copies
+    shares = (replace(k, share=k.seconds / (total or 1.0)) for k in found.values())
+    between = sum(p.between for p in own) / len(own) if own else 0.0
+    return Profile(
+        VERSION, model, target, len(rows), whole.median,
+        tuple(sorted(shares, key=lambda kernel: -kernel.seconds)), tuple(steps), copies, between,
+        max(whole.median - total, 0.0),
+        disturbed(whole.samples) or any(profile.disturbed for profile in own),
+    )  # fmt: skip
+
+
+def _together(one: KernelTime, other: KernelTime) -> KernelTime:
+    """The time of a kernel that two parts run."""
+
+    def added(a: Any, b: Any) -> Any:
+        return None if a is None or b is None else a + b
+
+    return replace(
+        one,
+        groups=one.groups + other.groups,
+        seconds=one.seconds + other.seconds,
+        operations=added(one.operations, other.operations),
+        bytes=one.bytes + other.bytes,
+        least_seconds=added(one.least_seconds, other.least_seconds),
+    )
+
+
+def _rounds(call: Callable[[], object], functions: int) -> int:
+    """How often each of so many functions runs, of which a call of that one takes about as long."""
+    wait_for_threads()
+    once = time_calls(call, max_samples=1).median
+    low, high = _ROUNDS
+    return int(min(max(_SECONDS / (functions * once), low), high))
 
 
 def _kernels(

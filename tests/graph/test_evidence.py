@@ -51,7 +51,6 @@ def test_each_node_is_in_a_group_or_a_view() -> None:
     ]
     assert [group.reads for group in told.groups] == [(), (0,), (1,)]
     assert told.memory.copied == ("same",)
-    assert told.fallbacks == ()
 
 
 def test_equal_groups_have_one_kernel_with_its_figures() -> None:
