@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..base.errors import BuildError, checked_call, system_errors, told_of
 from ..runtime.module import Origin
@@ -15,8 +15,10 @@ from ..target import Target
 from .choose import POLICIES
 
 if TYPE_CHECKING:
+    from ..codegen.compiled import Compiled
     from ..graph.ir import Graph
     from ..runtime import Module
+    from ..runtime.artifact import Provenance
     from ..runtime.model import Model
     from ..runtime.partitioned import PartitionedModel
     from ..schedule import Schedule
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ..tuning_db import Explanation, TuningDatabase
     from ..tuning_db.store import DatabaseOrPath
     from .explain_model import GraphExplanation
+    from .providers import Tilewright
 
 
 @overload
@@ -158,8 +161,7 @@ def build(  # noqa: PLR0913 - each option of a build has a name
             max_transfer_bytes=max_transfer_bytes,
         )  # fmt: skip
         return build_partition(found, resolved, own)
-    if (*providers, *never) != ("tilewright",) or placement:
-        raise BuildError("providers run parts of graphs, found {0}", program.name)
+    _check_alone(program, providers, placement, never)
     ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
     built = compile_program(program, ways)
     return to_module(built.compiled, built.origin, trust_indices=trust_indices)
@@ -213,7 +215,7 @@ _SOURCES = {".onnx": "a model", ".py": "a program"}
 
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
 @system_errors(BuildError, "building")
-def build_library(
+def build_library(  # noqa: PLR0913 - each option of a build has a name
     program: Func | Schedule | Graph,
     path: str | os.PathLike[str],
     target: Target | str = "cpu",
@@ -223,6 +225,11 @@ def build_library(
     strict_fp: bool = False,
     tolerance: float | None = None,
     object_file: bool = False,
+    providers: Sequence[str] = ("tilewright",),
+    placement: Mapping[str, str] | None = None,
+    never: Sequence[str] = (),
+    max_parts: int | None = None,
+    max_transfer_bytes: int | None = None,
 ) -> Library:
     """Compile one kernel, or a graph, chosen as by `build`, into files.
 
@@ -233,10 +240,15 @@ def build_library(
     an archive, a static library. The target may be another machine. The code contains a description
     of itself, the text `<kernel>.description`.
 
+    Other providers run parts of a graph as in `build`. Those of Tilewright are in the library, and
+    each other one in a file beside it (`<path>.part1`), as its provider stores it; then there is no
+    header. `load` asks for the same provider, of the same version or, of onnxruntime and OpenVINO,
+    a later one.
+
     All files are written or none: after a failure, the old ones are still there.
 
-    Raises what `build` raises, and `BuildError` if the files cannot be written or there is no
-    linker.
+    Raises what `build` raises, `UnsupportedError` for a part whose provider cannot store it, and
+    `BuildError` if the files cannot be written or there is no linker.
     """
     from ..autotune.records import toolchain_record
     from ..base.files import replace_files
@@ -245,6 +257,7 @@ def build_library(
     from ..graph.ir import Graph
     from ..runtime.artifact import Provenance
     from .build_program import Ways, compile_program
+    from .providers import Tilewright
 
     if not isinstance(path, str | os.PathLike):
         raise BuildError(
@@ -266,16 +279,17 @@ def build_library(
     generator.check_path(path, intermediate=object_file)
     versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
     if isinstance(program, Graph):
-        from .build_model import compile_graph
-
-        built = compile_graph(
-            program, resolved, _opened(database), allow, strict_fp=strict_fp, tolerance=tolerance,
-            profiled=not object_file,
+        compiled, provenance = _compiled_graph(
+            program, resolved,
+            Tilewright(
+                database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance
+            ),
+            versions, object_file,
+            providers=providers, placement=placement, never=never, max_parts=max_parts,
+            max_transfer_bytes=max_transfer_bytes,
         )  # fmt: skip
-        compiled = built.compiled
-        evidence = None if object_file else built.evidence().to_json()
-        provenance = Provenance(built.origin, None, None, versions, built.kernels, evidence)
     else:
+        _check_alone(program, providers, placement, never)
         ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
         made = compile_program(program, ways)
         compiled = made.compiled
@@ -292,6 +306,45 @@ def build_library(
     return Library(
         (code, *reversed(descriptions)), compiled.target, provenance.origin, provenance.kernels
     )
+
+
+def _check_alone(
+    program: Func | Schedule,
+    providers: Sequence[str],
+    placement: Mapping[str, str] | None,
+    never: Sequence[str],
+) -> None:
+    if (*providers, *never) != ("tilewright",) or placement:
+        raise BuildError("providers run parts of graphs, found {0}", program.name)
+
+
+def _compiled_graph(
+    graph: Graph,
+    target: Target,
+    own: Tilewright,
+    versions: Mapping[str, str],
+    object_file: bool,
+    **shared: Any,
+) -> tuple[Compiled, Provenance]:
+    """The code of a graph for files, `shared` among providers, and where it comes from."""
+    from ..runtime.artifact import Provenance
+    from .build_model import compile_graph
+    from .build_partition import compile_partition, divided
+    from .origins import together
+
+    found = divided(graph, own=own, **shared)
+    if all(part.provider is own for part in found.parts):
+        built = compile_graph(graph, target, **own.options, profiled=not object_file)
+        told = None if object_file else built.evidence().to_json()
+        return built.compiled, Provenance(built.origin, None, None, versions, built.kernels, told)
+    if object_file:
+        raise BuildError(
+            "{0}: parts that other providers run are no object code", graph.name,
+            hint="write a library, without object_file (--object)",
+        )  # fmt: skip
+    parts = compile_partition(found, target, own)
+    origin, told = together(parts.kernels.values()), parts.evidence.to_json()
+    return parts.compiled, Provenance(origin, None, None, versions, parts.kernels, told)
 
 
 @dataclass(frozen=True)

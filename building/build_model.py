@@ -10,7 +10,7 @@ from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
-from ..codegen.sequence import joined
+from ..codegen.sequence import Function, joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
@@ -38,10 +38,11 @@ class BuiltGraph:
     """The compiled program of a graph, and the choices of its kernels by their names.
 
     `evidence` and `instrumented` are what models have, made when they are asked for. `stage` counts
-    the seconds of the build.
+    the seconds of the build. `functions` are those of the image, the entry first.
     """
 
     compiled: Compiled
+    functions: tuple[Function, ...]
     choices: Mapping[str, Choice]
     evidence: Callable[[], Evidence]
     instrumented: Callable[[], Instrumented]
@@ -133,6 +134,7 @@ def compile_graph(
         )  # fmt: skip
     return BuiltGraph(
         compiled,
+        ((plan.signature, steps), *beside),
         {func.name: kernel.choice for func, kernel in kernels.items()},
         evidence_of(graph, groups, called, plan, weights, target, rewrites, stage.seconds),
         partial(instrumented, plan, where),

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
+
+import numpy as np
 
 from ..base.errors import BuildError, ProviderError
+from ..codegen.compiled import Compiled
+from ..codegen.generator import generator_for
+from ..codegen.sequence import joined
 from ..graph.ir import Constant, Graph, Value
 from ..graph.partition import Part, Partition, asked, partition
-from ..runtime.model import Model
+from ..runtime.model import WEIGHTS, Model
+from ..runtime.module import Origin
+from ..runtime.part_loader import Call
+from ..runtime.partition_evidence import PartitionEvidence
 from ..runtime.partition_plan import ArrayType, PartitionPlan, PartPlan
-from ..runtime.partitioned import Call, PartitionedModel
+from ..runtime.partitioned import PartitionedModel
+from ..runtime.signature import Argument, Signature
+from ..runtime.stored_partition import PartFile, PartFunction, StoredPart, StoredPartition
+from ..runtime.weights_file import WeightsFile, digest_of_bytes
 from ..target import Target
+from .build_model import compile_graph
 from .providers import Tilewright, elsewhere, provider_of
+from .weights import Weights
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +75,89 @@ def build_partition(found: Partition, target: Target, own: Tilewright) -> Model 
     calls = [_compiled(part, target) for part in found.parts]
     held = {number: value.data for number, value in constants.items()}
     return PartitionedModel(plan, calls, held, found.evidence(), target)
+
+
+def compile_partition(found: Partition, target: Target, own: Tilewright) -> BuiltPartition:
+    """Compile and store the parts of a graph as an artifact has them, for a resolved target.
+
+    Raises `UnsupportedError` for a part whose provider does not store it, and `ProviderError` where
+    a provider raises.
+    """
+    warn(found, own)
+    plan, constants = plan_of(found)
+    content = {n: _stored(p, target) for n, p in enumerate(found.parts) if p.provider is not own}
+    built = {
+        n: compile_graph(part.graph, target, **own.options, profiled=True)
+        for n, part in enumerate(found.parts)
+        if part.provider is own
+    }
+    weights = Weights()
+    for constant in constants.values():
+        weights.take_plain(constant)
+    held = [weights.content(), *(b.compiled.weights for b in built.values())]
+    sizes = [0 if array is None else array.nbytes for array in held]
+    offsets = dict(zip((None, *built), accumulate(sizes, initial=0), strict=False))
+    parts: list[StoredPart] = []
+    for n, part in enumerate(found.parts):
+        if n in content:
+            file = WeightsFile(len(content[n]), digest_of_bytes(content[n]))
+            version = asked(part.provider, "for its version", part.provider.version)
+            parts.append(StoredPart(file=PartFile(version, file)))
+        else:
+            code = built[n].compiled
+            assert code.profiled is not None, "it was compiled so"
+            function = PartFunction(code.signature, code.profiled, offsets[n], code.guards)
+            parts.append(StoredPart(function))
+    stored = StoredPartition(
+        plan, tuple(parts), tuple(weights.plain(value) for value in constants.values())
+    )
+    last = (Argument(WEIGHTS, "uint8", (sum(sizes),), constant=True),) if sum(sizes) else ()
+    generator = generator_for(target)
+    where = next((b.compiled.target for b in built.values()), None)
+    compiled = joined(
+        Signature(generator.function_name(found.graph.name), last),
+        (),
+        generator.compiled_target(target) if where is None else where,
+        [function for b in built.values() for function in b.functions],
+    )
+    told = found.evidence()
+    evidence = replace(
+        told,
+        parts=tuple(
+            replace(part, kernels=built[n].evidence()) if n in built else part
+            for n, part in enumerate(told.parts)
+        ),
+    )
+    return BuiltPartition(
+        replace(
+            compiled,
+            weights=np.concatenate([array for array in held if array is not None]),
+            partition=(stored, content),
+        ),
+        {name: origin for b in built.values() for name, origin in b.kernels.items()},
+        evidence,
+    )
+
+
+@dataclass(frozen=True)
+class BuiltPartition:
+    """The code of all parts of Tilewright with what others store, where the schedules of the
+    kernels come from, and the evidence."""
+
+    compiled: Compiled
+    kernels: Mapping[str, Origin]
+    evidence: PartitionEvidence
+
+
+def _stored(part: Part, target: Target) -> bytes:
+    provider, operators = part.provider, elsewhere(part.graph.nodes)
+    content = asked(provider, f"to store {operators}", partial(provider.store, part.graph, target))
+    if not isinstance(content, bytes):
+        raise ProviderError(
+            "the provider {0}: expected the bytes of {1}, found {2!r:.80}",
+            provider.name, operators, content, provider=provider.name,
+        )  # fmt: skip
+    return content
 
 
 def warn(found: Partition, own: Tilewright) -> None:

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import BuildError, ProviderError, UnsupportedError, similar
+from ..base.errors import BuildError, UnsupportedError, similar
 from ..graph.ir import Constant, Graph, Node, Value
 from ..graph.operator import Kind, find, operators_of
-from ..graph.provider import Call, Provider
+from ..graph.provider import Provider
 from ..graph.reference import not_computed, run
 from ..runtime.model import Model
+from ..runtime.onnx_parts import OnnxruntimeParts, OpenvinoParts
+from ..runtime.part_loader import LOADERS, Call
 from ..target import Target
 
 P = TypeVar("P", bound=Provider | type[Provider])
@@ -37,7 +39,7 @@ def register_provider(provider: P) -> P:
     known = PROVIDERS.get(name)
     if known is not None and type(known).__module__ == __name__:
         raise BuildError("there is a provider {0} already", name)
-    PROVIDERS[name] = own
+    PROVIDERS[name] = LOADERS[name] = own
     return provider
 
 
@@ -83,6 +85,13 @@ class Reference(Provider):
     def refusal(self, node: Node) -> str | None:
         return not_computed(node)
 
+    def store(self, graph: Graph, target: Target) -> bytes:
+        del graph, target
+        raise UnsupportedError(
+            "the provider {0} does not store parts: it computes with the records of operators, "
+            "which artifacts do without", self.name, reasons=[self.name],
+        )  # fmt: skip
+
     def seconds(self, node: Node) -> float:
         return 2e-5 + 20 * super().seconds(node)
 
@@ -116,7 +125,7 @@ class _OnnxProvider(Provider):
         alone = _alone(node)
         if alone.digest not in self._asked:
             try:
-                self.session(alone, 1)
+                self.compile(alone, Target.parse("cpu -threads=1"))
                 self._asked[alone.digest] = None
             except UnsupportedError as error:
                 reasons = error.data.get("reasons", ())
@@ -125,19 +134,13 @@ class _OnnxProvider(Provider):
                 self._asked[alone.digest] = error.first_line
         return self._asked[alone.digest]
 
+    def store(self, graph: Graph, target: Target) -> bytes:
+        del target
+        content: bytes = graph.to_onnx().SerializeToString()
+        return content
+
     def compile(self, graph: Graph, target: Target) -> Call:
-        return self.session(graph, getattr(target, "threads", 0) or 1)
-
-    def session(self, graph: Graph, threads: int) -> Call:
-        """A call of a graph. Raises `BuildError` where the provider does not take it."""
-        raise NotImplementedError
-
-    def missing(self) -> ProviderError:
-        """The error where its library is not installed."""
-        return ProviderError(
-            "the provider {0} is not installed", self.name, hint=f"pip install {self.name}",
-            provider=self.name,
-        )  # fmt: skip
+        return self.load(self.store(graph, target), target)
 
 
 _MOST_BYTES = 1 << 16
@@ -161,65 +164,15 @@ def _alone(node: Node) -> Graph:
 
 
 @register_provider
-class Onnxruntime(_OnnxProvider):
+class Onnxruntime(OnnxruntimeParts, _OnnxProvider):
     """onnxruntime on the processor, with as many threads as the target has."""
-
-    name = "onnxruntime"
-
-    def session(self, graph: Graph, threads: int) -> Call:
-        try:
-            import onnxruntime as ort
-        except ImportError as error:
-            raise self.missing() from error
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        content = graph.to_onnx().SerializeToString()
-        try:
-            session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # it has no public base of its errors
-            raise BuildError("onnxruntime does not take {0}: {1}", graph.name, error) from error
-        inputs, outputs = list(graph.inputs), list(graph.outputs)
-
-        def call(*given: Any) -> Sequence[Any]:
-            found: Sequence[Any] = session.run(outputs, dict(zip(inputs, given, strict=True)))
-            return found
-
-        return call
 
 
 @register_provider
-class Openvino(_OnnxProvider):
+class Openvino(OpenvinoParts, _OnnxProvider):
     """OpenVINO on the processor. Operators on NaN may return other values than ours."""
 
-    name = "openvino"
     narrows = frozenset({"int64", "uint64", "uint32", "float64"})
-
-    def session(self, graph: Graph, threads: int) -> Call:
-        try:
-            import openvino
-        except ImportError as error:
-            raise self.missing() from error
-        content = graph.to_onnx().SerializeToString()
-        options = {
-            "INFERENCE_NUM_THREADS": threads,
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
-        try:
-            core = openvino.Core()
-            compiled = core.compile_model(core.read_model(content, b""), "CPU", options)
-        except Exception as error:
-            raise BuildError("OpenVINO does not take {0}: {1}", graph.name, error) from error
-        count = len(graph.outputs)
-
-        def call(*given: Any) -> Sequence[Any]:
-            request = compiled.create_infer_request()  # of a thread's own
-            request.infer(list(given))
-            return [np.array(request.get_output_tensor(n).data) for n in range(count)]
-
-        return call
 
 
 def elsewhere(nodes: Sequence[Node]) -> str:

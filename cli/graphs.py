@@ -174,11 +174,12 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     from ..building.build import build
     from ..codegen.detect import resolve
     from ..runtime.model import Model
-    from .parity import check_session, compare, session_of
+    from ..runtime.onnx_parts import OnnxruntimeParts
+    from .parity import compare, session_of
 
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
-        check_session()
+        OnnxruntimeParts().version()  # which raises where it is not installed
     placed, shared = placements(place), bool(provider or place)
     if shared and profile:
         raise typer.BadParameter("--profile is of kernels alone, without --provider and --place")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base import dtypes
-from ..base.errors import ModelError
+from ..base.errors import ModelError, ProviderError
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -152,35 +152,25 @@ def _rounding(dtype: str) -> float:
     return float(ROUNDINGS * 2.0 ** -dtypes.info(dtype).mantissa) if dtypes.is_float(dtype) else 0.0
 
 
-def check_session() -> None:
-    """Raise `ModelError` where onnxruntime is not installed."""
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError as error:
-        raise ModelError("onnxruntime is not installed", hint="pip install onnxruntime") from error
-
-
 def session_of(
     model: str | os.PathLike[str], feeds: Mapping[str, Any], target: Target, outputs: Sequence[str]
 ) -> Callable[[], Sequence[Any]]:
     """A call of onnxruntime with as many threads as the target has.
 
-    Raises `ModelError` where onnxruntime does not take the model or its inputs.
+    Raises `ModelError` where onnxruntime does not take the model or its inputs, and `ProviderError`
+    where it is not installed.
     """
     import numpy as np
-    import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = getattr(target, "threads", 0) or 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    from ..runtime.onnx_parts import OnnxruntimeParts
+
     try:
-        session = onnxruntime.InferenceSession(
-            os.fspath(model), options, providers=["CPUExecutionProvider"]
-        )
+        session = OnnxruntimeParts().session(os.fspath(model), target)
         inputs = {i.name: _numpy_of(i.type) for i in session.get_inputs()}
         given = {n: np.asarray(a, inputs[n]) for n, a in feeds.items() if n in inputs}
         session.run(list(outputs), given)
+    except ProviderError:
+        raise
     except Exception as error:  # it has no public base of its errors
         raise ModelError("onnxruntime does not run the model: {0}", error) from error
     return lambda: list(session.run(list(outputs), given))

@@ -12,6 +12,7 @@ from ..base.checked_json import read, show
 from ..base.errors import ArtifactError
 from ..runtime.guards import Guard
 from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
+from ..runtime.stored_partition import StoredPartition
 from ..target import Target
 from ..tir.ir import Func
 from .generator import generator_for
@@ -68,7 +69,8 @@ class Compiled:
     are the seconds of choosing its schedule and of compiling it, of a kernel that this process or a
     child of it built. `weights` are the bytes that the last argument of a model takes, if there are
     any, and `guards` say what its indices have to be. An image with the functions of a profile is
-    of a model of `profiled` steps.
+    of a model of `profiled` steps. That of a `partition` has the functions of its parts; beside
+    it are the parts that others run, as they store them, by number.
     """
 
     signature: Signature
@@ -84,6 +86,9 @@ class Compiled:
     weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
     guards: tuple[Guard, ...] = field(default=(), compare=False)
     profiled: int | None = field(default=None, compare=False)
+    partition: tuple[StoredPartition, Mapping[int, bytes]] | None = field(
+        default=None, compare=False
+    )
 
     @property
     def tir(self) -> str:

@@ -81,20 +81,19 @@ def joined(
     """The compiled function of that signature that takes these steps, for a resolved target.
 
     Where a kernel returns a status other than 0, or a guard does not hold, its status is returned,
-    and no further step is taken. The image has the functions `beside` it too, which call kernels
-    of it.
+    and no further step is taken. The image has the functions `beside` it too.
     Raises `BuildError` for kernels of other targets.
     """
-    kernels = tuple(
-        {s.kernel.signature.name: s.kernel for s in steps if isinstance(s, Call)}.values()
-    )
+    functions: list[Function] = [(signature, steps), *beside]
+    calls = (step for _, own in functions for step in own if isinstance(step, Call))
+    kernels = tuple({call.kernel.signature.name: call.kernel for call in calls}.values())
     for kernel in kernels:
         if kernel.target != target:
             raise BuildError(
                 "the kernel {0} is for {1}, and the sequence for {2}",
                 kernel.signature.name, str(kernel.target), str(target),
             )  # fmt: skip
-    code = generator_for(target).join([(signature, steps), *beside], kernels, target)
+    code = generator_for(target).join(functions, kernels, target)
     lowered = "\n\n".join(kernel.tir for kernel in kernels)
     remarks = tuple(dict.fromkeys(r for kernel in kernels for r in kernel.remarks))
     return Compiled(

@@ -13,9 +13,10 @@ class Vendor(Provider):
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
-from ..runtime.partitioned import Call
+from ..base.errors import ProviderError, UnsupportedError
+from ..runtime.part_loader import Call, PartLoader
 from ..target import Target
 from .ir import Graph, Node
 from .operator import Kind, find
@@ -25,8 +26,12 @@ BYTES_PER_SECOND = 1e10
 PRODUCTS_PER_SECOND = 2e10
 
 
-class Provider(ABC):
-    """Runs parts of graphs. `name` is what placements call it."""
+class Provider(PartLoader):
+    """Runs parts of graphs. `name` is what placements call it.
+
+    Its parts keep their place in artifacts if it has `store` and `load`, and are refused there if
+    not. `version` and `takes` say which ones are loaded.
+    """
 
     name: str
     call_seconds = 1e-5
@@ -49,3 +54,20 @@ class Provider(ABC):
     @abstractmethod
     def compile(self, graph: Graph, target: Target) -> Call:
         """A call of a part, all nodes of which it can run, for a resolved target."""
+
+    def store(self, graph: Graph, target: Target) -> bytes:
+        """What `load` makes the call of a part from, in an artifact for a resolved target.
+
+        Raises `UnsupportedError` that says why its parts cannot be stored, as it does by default.
+        """
+        del graph, target
+        raise UnsupportedError(
+            "the provider {0} does not store parts", self.name, reasons=[self.name]
+        )
+
+    def load(self, content: bytes, target: Target) -> Call:
+        del content, target
+        raise ProviderError(
+            "the provider {0} does not load parts", self.name, provider=self.name,
+            hint="it has `store`, and needs `load` too",
+        )  # fmt: skip

@@ -1,7 +1,8 @@
 """Artifacts: a file of code, and the manifest that describes it.
 
 That of a processor is a shared library: `matmul.so` comes with `matmul.so.json` and `matmul.h`. A
-model has the file of `weights_file.py` besides. The manifest has everything that loading needs to
+model has the file of `weights_file.py` besides, and a partitioned one those of its parts, see
+`stored_partition.py`. The manifest has everything that loading needs to
 know before the code is opened, digests of code and weights, and a digest of itself. The first word
 of its target is the kind of target, which says what else the manifest has. The facts that a safe
 call depends on are embedded in the code too, so that a manifest written for other code is detected.
@@ -31,10 +32,11 @@ from ..target import Target, registered_kinds
 from .guards import Guard, check_guards
 from .module import Origin
 from .signature import ABI_VERSION, Signature
+from .stored_partition import StoredPartition, part_path, stored_functions
 from .target_runtime import TargetRuntime, runtime_for
 from .weights_file import Array, WeightsFile, digest_of_bytes, weights_path
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MAX_CODE_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 16 << 20
 """The evidence of ten thousand nodes has 3 MB."""
@@ -64,7 +66,8 @@ class Manifest:
 
     `features` are those of the target that the code uses. `needs` are the facts that the runtime of
     its kind asks for: that of processors whether the code calls `openmp`. Models have `weights`,
-    which are their last argument if there are any, and `guards` of their indices.
+    which are their last argument if there are any, and `guards` of their indices. The signature of
+    one that has a `partition` is that of a function that does nothing: its parts have their own.
     """
 
     signature: Signature
@@ -76,6 +79,7 @@ class Manifest:
     provenance: Provenance
     weights: WeightsFile | None = None
     guards: tuple[Guard, ...] = ()
+    partition: StoredPartition | None = None
 
     def to_json(self) -> dict[str, Any]:
         origin, schedule_id, measurement_id, toolchain, kernels, evidence = self.provenance
@@ -96,6 +100,8 @@ class Manifest:
             data["weights"] = asdict(self.weights)
             data["guards"] = [asdict(guard) for guard in self.guards]
             data["evidence"] = evidence
+        if self.partition is not None:
+            data["partition"] = self.partition.to_json()
         if kernels:
             data["schedules"] = {name: asdict(origin) for name, origin in kernels.items()}
         return sealed(_with_needs(data, self.needs))
@@ -118,6 +124,8 @@ class Manifest:
         if found.weights is not None:
             _check_weights(found.signature, found.weights)
             check_guards(found.signature, found.guards or ())
+        if found.partition is not None:
+            found.partition.check(0 if found.weights is None else found.weights.size)
         return Manifest(
             signature=found.signature,
             target=target,
@@ -135,6 +143,7 @@ class Manifest:
             ),
             weights=found.weights,
             guards=found.guards or (),
+            partition=found.partition,
         )
 
 
@@ -153,6 +162,7 @@ class _Fields:
     toolchain: Mapping[str, str]
     weights: WeightsFile | None
     guards: tuple[Guard, ...] | None
+    partition: StoredPartition | None
     schedules: Mapping[str, Origin] | None
     evidence: Mapping[str, Any] | None
 
@@ -163,14 +173,18 @@ def manifest_path(code: Path) -> Path:
 
 
 def description(
-    signature: Signature, target: Target, features: Sequence[str], needs: Mapping[str, Any]
+    signature: Signature,
+    target: Target,
+    features: Sequence[str],
+    needs: Mapping[str, Any],
+    partition: StoredPartition | None = None,
 ) -> bytes:
     """The embedded description: a NUL-terminated text of all that a safe call depends on.
 
     It stands anywhere in the code: in a shared library, it is the constant `<kernel>.description`.
     It is `_MARK`, then as JSON the calling convention, the signature, the target, the required
-    features and what the code needs to be called. Raises `ArtifactError` for needs that have names
-    of the others.
+    features, what the code needs to be called, and the signatures of the parts of a partition.
+    Raises `ArtifactError` for needs that have names of the others.
     """
     data = {
         "abi": ABI_VERSION,
@@ -178,6 +192,8 @@ def description(
         "target": str(target),
         "features": features,
     }
+    if partition is not None:
+        data["functions"] = stored_functions(partition.parts)
     return _MARK + canonical_json(_with_needs(data, needs)).encode() + b"\0"
 
 
@@ -202,15 +218,17 @@ def artifact_files(
     beside: Sequence[File] = (),
     weights: Array | None = None,
     guards: Sequence[Guard] = (),
+    partition: tuple[StoredPartition, Mapping[int, bytes]] | None = None,
 ) -> tuple[File, ...]:
-    """Returns the code, the weights of a model, the files `beside` and the manifest, to be written
-    by `replace_files`.
+    """Returns the code, the weights of a model, the parts of a partition that others run, by their
+    numbers, the files `beside` and the manifest, to be written by `replace_files`.
 
     The manifest comes last: while they are replaced, no manifest is newer than the others. `needs`
     are those of `TargetRuntime.needs`. Raises `ArtifactError` for what could not be read back, for
     instance a name that is not valid in C, or code without its `description`.
     """
     content = bytes(code.content)
+    stored, parts = (None, {}) if partition is None else partition
     manifest = Manifest(
         signature=signature,
         target=target,
@@ -223,6 +241,7 @@ def artifact_files(
         if weights is None
         else WeightsFile(weights.nbytes, digest_of_bytes(weights.data)),
         guards=tuple(guards),
+        partition=stored,
     )
     path = manifest_path(code.path)
     try:
@@ -234,6 +253,7 @@ def artifact_files(
     held = []
     if weights is not None and weights.nbytes:
         held = [File(weights_path(code.path), weights.data)]
+    held += [File(part_path(code.path, number), part) for number, part in parts.items()]
     return (code, *held, *beside, File(path, text.encode()))
 
 
@@ -294,7 +314,9 @@ def check_code(code_path: Path, code: bytes, manifest: Manifest) -> None:
             digest,
             hint=_HINT,
         )
-    expected = description(manifest.signature, manifest.target, manifest.features, manifest.needs)
+    expected = description(
+        manifest.signature, manifest.target, manifest.features, manifest.needs, manifest.partition
+    )
     if expected not in code:
         raise ArtifactError(
             "{0} does not carry the description of its manifest: expected {1}, found {2}",

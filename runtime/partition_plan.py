@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from ..base.checked_json import Such
 from ..base.dtypes import UNKNOWN
 from .evidence import Natural
 from .signature import Argument, Dtype, Extents
+
+_Shape: TypeAlias = Annotated[
+    Extents, Such("extents", lambda shape: min(shape, default=0) >= UNKNOWN)
+]
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class ArrayType:
     """The dtype of an array, and its shape; an extent that data decide is `UNKNOWN`."""
 
     dtype: Dtype
-    shape: Annotated[Extents, Such("extents", lambda shape: min(shape, default=0) >= UNKNOWN)]
+    shape: _Shape
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +20,12 @@ from ..target import Target
 from .argument_checks import make_binder
 from .host_memory import HOST_MEMORY
 from .model import Array, Model, bound, outputs_of
+from .part_loader import Call
 from .partition_evidence import PartitionEvidence
 from .partition_plan import PartitionPlan, PartPlan
 from .profile import PartTime, Profile, partitioned_profile
 from .signature import Signature
 from .timer import Timing, time_calls
-
-Call: TypeAlias = Callable[..., Any]
-"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
-returns the output, or several in their order, in memory of their own. Threads call it at the same
-time."""
 
 
 class PartitionedModel(

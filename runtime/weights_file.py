@@ -64,7 +64,7 @@ def map_weights(path: Path, expected: WeightsFile) -> Array:
     digest = digest_of_bytes(mapped)
     if digest != expected.sha256:
         raise ArtifactError(
-            "{0} are not the weights of the manifest: expected sha256 {1}, found {2}",
+            "{0} is not the file of the manifest: expected sha256 {1}, found {2}",
             path, expected.sha256, digest, hint=_HINT,
         )  # fmt: skip
     return np.frombuffer(mapped, np.uint8)

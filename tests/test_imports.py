@@ -86,8 +86,8 @@ LIBRARIES: dict[str, set[str]] = {
     "pandas": {"lab", "tuning_db", "autotune"},
     "onnx": {"importers"},
     "onnx_ir": {"importers"},
-    "onnxruntime": {"cli", "building"},
-    "openvino": {"building"},
+    "onnxruntime": {"runtime"},
+    "openvino": {"runtime"},
     "torch": {"importers", "torch_backend"},
     "jax": {"importers"},
 }

@@ -40,14 +40,17 @@ Find = Callable[[str], str | None]
 def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tuple[File, ...]:
     """A shared library at `path`, its C header, its manifest, and the weights of a model.
 
+    A partitioned model has no header: C programs cannot run the parts of other providers.
+
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
     target, signature = CpuTarget.of(compiled.target), compiled.signature
     _check_names(signature)
     code = File(path, link(_described(compiled), target), 0o777)
+    beside = [] if compiled.partition is not None else [_header(path, compiled)]
     return artifact_files(
-        code, signature, target, _needs(compiled), provenance, [_header(path, compiled)],
-        compiled.weights, compiled.guards,
+        code, signature, target, _needs(compiled), provenance, beside, compiled.weights,
+        compiled.guards, compiled.partition,
     )  # fmt: skip
 
 
@@ -121,7 +124,8 @@ def _header(path: Path, compiled: Compiled) -> File:
 def _described(compiled: Compiled) -> bytes:
     """The object code with the description of its kernel in it."""
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
-    text = description(signature, target, target.features, _needs(compiled))
+    stored = None if compiled.partition is None else compiled.partition[0]
+    text = description(signature, target, target.features, _needs(compiled), stored)
     first, *others = members(compiled.image)
     if others:
         defined = frozenset[str]().union(*(read_object(code).defined for code in others))

@@ -24,7 +24,7 @@ KERNEL = KernelEvidence(
     "memory",
 )  # fmt: skip
 EVIDENCE = Evidence(
-    1, HOSTILE, "cpu", (SourceEvidence(HOSTILE, HOSTILE, "group", 1),), {"gelu": 2}, (
+    2, HOSTILE, "cpu", (SourceEvidence(HOSTILE, HOSTILE, "group", 1),), {"gelu": 2}, (
         NodeEvidence("matmul", ("float32[4, 16]",), 0),
         NodeEvidence("reshape", ("float32[64]",), None),
         NodeEvidence(HOSTILE, (HOSTILE,), 1),

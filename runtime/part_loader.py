@@ -1,0 +1,80 @@
+"""Who loads the parts of artifacts that other providers run, by the names of the providers.
+
+`register_provider` adds a user's, whose module has to be imported before its artifacts are loaded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..base.errors import ProviderError, TilewrightError
+from ..target import Target
+
+Call: TypeAlias = Callable[..., Any]
+"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
+returns the output, or several in their order, in memory of their own. Threads call it at the same
+time."""
+
+
+class PartLoader(ABC):
+    """Loads what a provider of this `name` has stored."""
+
+    name: str
+
+    def version(self) -> str:
+        """The version of what runs its parts here, which artifacts remember.
+
+        Raises `ProviderError` where it is not installed.
+        """
+        return ""
+
+    def takes(self, version: str) -> bool:
+        """Whether parts that were stored with that version are loaded here."""
+        return version == self.version()
+
+    @abstractmethod
+    def load(self, content: bytes, target: Target) -> Call:
+        """A call of a stored part, for a resolved target. Raises what says why there is none."""
+
+
+LOADERS: dict[str, PartLoader] = {}
+
+
+def load_part(provider: str, version: str, content: bytes, target: Target) -> Call:
+    """The call of a part that was stored with that version of a provider.
+
+    Raises `ProviderError` where there is no such provider or version, or it does not load the part.
+    """
+    from . import onnx_parts  # noqa: F401  # registers those that are built in
+
+    loader = LOADERS.get(provider)
+    if loader is None:
+        raise ProviderError(
+            "the artifact has a part of the provider {0}, which nobody has registered", provider,
+            hint="import the module that registers it before you load the artifact",
+            provider=provider,
+        )  # fmt: skip
+    try:
+        found = loader.version()
+        if not loader.takes(version):
+            raise ProviderError(
+                "the artifact has a part of {0} {1}, found {2}", provider, version, found,
+                hint=f"install {provider} {version}, or build the artifact anew",
+                provider=provider, expected=version, found=found,
+            )  # fmt: skip
+        call = loader.load(content, target)
+    except ProviderError:
+        raise
+    except Exception as error:  # whatever a provider raises
+        told = error.first_line if isinstance(error, TilewrightError) else error
+        raise ProviderError(
+            "the provider {0} does not load its part: {1}", provider, told, provider=provider
+        ) from error
+    if not callable(call):
+        raise ProviderError(
+            "the provider {0}: expected a call of a part, found {1!r:.80}", provider, call,
+            provider=provider,
+        )  # fmt: skip
+    return call
