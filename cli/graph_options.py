@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 ModelOrLibrary = Annotated[
     Path,
-    typer.Argument(metavar="MODEL.onnx|MODEL.so", help="The model's file, or what `build` wrote."),
+    typer.Argument(
+        metavar="MODEL.onnx|FILE.py:FUNCTION|MODEL.so",
+        help="The model's file, the function that makes a graph or a module (runs FILE.py), or "
+        "what `build` wrote.",
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -64,6 +68,12 @@ Placements = Annotated[
         help="Who runs an operator or node, such as NonMaxSuppression=onnxruntime; repeatable.",
     ),
 ]
+Never = Annotated[
+    list[str] | None,
+    typer.Option("--never", metavar="NAME", help="A provider that is forbidden; repeatable."),
+]
+PROVIDERS = ("tilewright", "onnxruntime", "reference")
+"""Who may run parts where it is not said."""
 _COMMA = re.compile(r",(?![^\[]*\])")
 """A comma that is not within brackets."""
 
@@ -102,6 +112,16 @@ def values(texts: Iterable[str] | None) -> dict[str, Any]:
 def placements(texts: Iterable[str] | None) -> dict[str, str]:
     """The values of `--place`."""
     return dict(_pairs(texts or (), "--place", "NAME=PROVIDER"))
+
+
+def sharing(
+    provider: list[str] | None, place: list[str] | None, never: list[str] | None
+) -> dict[str, Any]:
+    """The options of a build whose graph several providers share; none where nothing is given."""
+    placed = placements(place)
+    if not (provider or placed or never):
+        return {}
+    return {"providers": provider or PROVIDERS, "placement": placed, "never": never or ()}
 
 
 def import_graph(

@@ -16,9 +16,11 @@ import typer
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, format_si, short_id
 from .graph_options import (
+    PROVIDERS,
     Constants,
     Inputs,
     ModelOrLibrary,
+    Never,
     Placements,
     Providers,
     Shapes,
@@ -26,11 +28,11 @@ from .graph_options import (
     changes,
     check_pass,
     graph_after,
-    import_graph,
-    placements,
+    sharing,
     values,
 )
-from .options import AsJson, TargetText, open_database
+from .options import AsJson, Parameters, TargetText, open_database
+from .program_file import Options, load_graph
 from .report import print_json, time_text
 from .table import output_text, print_facts, print_headings, print_table, print_text
 
@@ -46,10 +48,6 @@ if TYPE_CHECKING:
     from .parity import Comparison
 
 
-PROVIDERS = ("tilewright", "onnxruntime", "reference")
-"""Who may run parts where it is not said."""
-
-
 class Beside(StrEnum):
     """What `run` compares with."""
 
@@ -60,6 +58,7 @@ class Beside(StrEnum):
 def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     context: typer.Context,
     model: ModelOrLibrary,
+    param: Parameters = None,
     shape: Shapes = None,
     constant: Constants = None,
     text: Annotated[
@@ -80,6 +79,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     ] = False,
     provider: Providers = None,
     place: Placements = None,
+    never: Never = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
@@ -87,26 +87,31 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
     model that was built, what became of it.
     """
-    if is_built(model, context, "shape", "constant", "text", "after", "diff", "partition"):
+    sources = ("param", "shape", "constant", "text", "after", "diff", "partition")
+    if is_built(model, context, *sources):
         _inspect_library(model, as_json=as_json)
         return
+    shared = sharing(provider, place, never)
+    options = Options(param, shape, constant, foreign=partition)
     if partition:
-        placed = placements(place)
-        whole = import_graph(model, shape, constant, foreign=True)
-        _inspect_partition(whole, provider, placed, as_json=as_json)
+        _inspect_partition(load_graph(str(model), options), shared, as_json=as_json)
         return
-    if provider or place:
-        raise typer.BadParameter("--provider and --place are of --partition")
-    from ..importers.onnx.summary import summary
-
+    if shared:
+        raise typer.BadParameter("--provider, --place and --never are of --partition")
     check_pass(after)
-    told = summary(model)
-    facts: dict[str, Any] = {"model": str(model), **_of_file(told)}
-    graph, problem = None, None
+    facts: dict[str, Any] = {"model": str(model)}
+    graph, problem, told = None, None, None
+    if model.suffix == ".onnx":
+        from ..importers.onnx.summary import summary
+
+        told = summary(model)
+        facts |= _of_file(told)
     try:
-        graph = import_graph(model, shape, constant, told)
-        facts |= _of_graph(graph)
+        graph = load_graph(str(model), options, told)
+        facts |= {**_of_source(graph), **facts, **_of_graph(graph)}
     except ModelError as error:
+        if told is None:
+            raise
         problem = error
         facts["open_dims"] = list(error.data.get("dims", ()))
         if isinstance(error, UnsupportedError):
@@ -134,6 +139,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
 def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     context: typer.Context,
     model: ModelOrLibrary,
+    param: Parameters = None,
     shape: Shapes = None,
     constant: Constants = None,
     input_files: Inputs = None,
@@ -162,6 +168,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     ] = False,
     provider: Providers = None,
     place: Placements = None,
+    never: Never = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a model or load one that was built, run it, and time it; measures no schedules.
@@ -180,28 +187,28 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     wanted = dict.fromkeys(check or ())
     if Beside.ONNXRUNTIME in wanted:
         OnnxruntimeParts().version()  # which raises where it is not installed
-    placed, shared = placements(place), bool(provider or place)
-    if shared and profile:
-        raise typer.BadParameter("--profile is of kernels alone, without --provider and --place")
+    shared = sharing(provider, place, never)
     made: Model | PartitionedModel
     graph, resolved = None, resolve(target)
     peer: Callable[[], Sequence[Any]] | None = None
-    if is_built(model, context, "shape", "constant", "check", "target", "db", "provider", "place"):
-        made = _loaded(model)
+    sources = ("param", "shape", "constant", "check", "target", "db", "provider", "place")
+    if is_built(model, context, *sources):
+        made = _loaded(model, never or ())
         given = arrays(made.inputs, input_files or (), random)
     else:  # what may be refused comes before the build, which takes long
-        graph = import_graph(model, shape, constant, foreign=shared)
+        options = Options(param, shape, constant, target, foreign=bool(shared))
+        graph = load_graph(str(model), options)
         given = arrays(graph.inputs, input_files or (), random)
         if Beside.ONNXRUNTIME in wanted:
             feeds = {**given, **values(constant)}
-            peer = session_of(model, feeds, resolved, list(graph.outputs))
+            file = str(model) if model.suffix == ".onnx" else graph.to_onnx().SerializeToString()
+            peer = session_of(file, feeds, resolved, list(graph.outputs))
         with nullcontext() if db is None else open_database(db) as database:
-            names = provider or PROVIDERS if shared else PROVIDERS[:1]
-            made = build(graph, resolved, database, providers=names, placement=placed)
+            made = build(graph, resolved, database, **({"providers": PROVIDERS[:1]} | shared))
     outputs = _called(made, given, repeat)
     facts: dict[str, Any] = {
         "model": str(model),
-        "target": str(made.module.target if isinstance(made, Model) else resolved),
+        "target": str(made.target),
         "inputs": {name: argument.type_text for name, argument in made.inputs.items()},
         "outputs": {
             name: {"type": a.type_text, "digest": _digest(array), "first": _first(array)}
@@ -218,7 +225,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     told: dict[str, Evidence | PartitionEvidence | Profile] = {}
     if evidence:
         told["evidence"] = made.evidence
-    if profile and isinstance(made, Model):
+    if profile:
         told["profile"] = made.profile(*given.values())
     facts |= {name: one.to_json() for name, one in told.items()}
     found = None
@@ -285,16 +292,16 @@ def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
     return True
 
 
-def evidence_of(path: Path) -> Evidence:
+def evidence_of(path: Path) -> Evidence | PartitionEvidence:
     """The evidence of a model that was built; its code may be for another machine."""
     from ..base.errors import ArtifactError
     from ..runtime.artifact import read_manifest
-    from ..runtime.evidence import Evidence
+    from ..runtime.partition_evidence import evidence_from
 
     told = read_manifest(path).provenance.evidence
     if told is None:
         raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
-    return Evidence.from_json(told)
+    return evidence_from(told)
 
 
 def _inspect_library(path: Path, *, as_json: bool) -> None:
@@ -306,13 +313,11 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
         _print_evidence(found)
 
 
-def _inspect_partition(
-    graph: Graph, providers: list[str] | None, placed: dict[str, str], *, as_json: bool
-) -> None:
+def _inspect_partition(graph: Graph, shared: dict[str, Any], *, as_json: bool) -> None:
     """Show the partition of a graph, as a build would make it."""
     from ..building.build_partition import divided
 
-    found = divided(graph, providers or PROVIDERS, placement=placed).evidence()
+    found = divided(graph, **({"providers": PROVIDERS} | shared)).evidence()
     if as_json:
         print_json(found.to_json())
     else:
@@ -329,15 +334,20 @@ def _print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
     if isinstance(told, PartitionEvidence) and told.transfers:
         typer.echo()
         print_table(*told.transfer_table(), "nothing crosses")
+    for number, part in enumerate(told.parts if isinstance(told, PartitionEvidence) else ()):
+        if part.kernels is not None:
+            print_headings(2, f"part {number}")
+            _print_evidence(part.kernels)
 
 
-def _loaded(path: Path) -> Model:
+def _loaded(path: Path, never: Sequence[str]) -> Model | PartitionedModel:
     """The model of an artifact."""
     from ..runtime import load
     from ..runtime.model import Model
+    from ..runtime.partitioned import PartitionedModel
 
-    made = load(path)
-    if not isinstance(made, Model):
+    made = load(path, never=never)
+    if not isinstance(made, Model | PartitionedModel):
         raise typer.BadParameter(f"{path} is a kernel, expected a model")
     return made
 
@@ -355,6 +365,19 @@ def _called(made: Model | PartitionedModel, given: dict[str, Any], repeat: int) 
                 raise ModelError("{0}: call {1} gives other values than the first", name, number)
     assert first is not None
     return first
+
+
+def _of_source(graph: Graph) -> dict[str, Any]:
+    """What is known of a graph that has no file: its operators are those of its source."""
+    operators = Counter(source.operator for source in graph.sources)
+    return {
+        "name": graph.name,
+        "producer": None,
+        "opsets": {},
+        "operators": dict(operators.most_common()),
+        "open_dims": [],
+        "unsupported": [],
+    }
 
 
 def _of_file(told: Summary) -> dict[str, Any]:
@@ -447,7 +470,7 @@ def _print(facts: dict[str, Any]) -> None:
         {
             "model": facts["name"],
             "producer": facts["producer"],
-            "opsets": [f"{domain} {version}" for domain, version in facts["opsets"].items()],
+            "opsets": [f"{name} {version}" for name, version in facts["opsets"].items()] or None,
             "nodes": f"{sum(facts['operators'].values())} in the file"
             if groups is None
             else f"{became_text(facts['became'])}; {facts['nodes']} in the graph, "

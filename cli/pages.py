@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..base.errors import DatabaseError
+from ..base.errors import BuildError, DatabaseError
 from ..base.files import whole_file
 from ..base.text import format_bytes, masked_url
 from .graph_options import Constants, Shapes, import_graph
@@ -102,7 +102,16 @@ def _of_model(
     from ..lab.report import report_of_model
 
     if built:
-        return report_of_model(None, evidence_of(path))
+        from ..runtime.partition_evidence import PartitionEvidence
+
+        told = evidence_of(path)
+        if isinstance(told, PartitionEvidence):
+            raise BuildError(
+                "{0}: there is no page of a model that several providers run",
+                path,
+                hint=f"tilewright inspect {path}",
+            )
+        return report_of_model(None, told)
     from ..building.build import build
 
     graph = import_graph(path, shape, constant)

@@ -7,7 +7,6 @@ onnxruntime can tell: it has to agree with one of them, up to what its own accur
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -153,9 +152,9 @@ def _rounding(dtype: str) -> float:
 
 
 def session_of(
-    model: str | os.PathLike[str], feeds: Mapping[str, Any], target: Target, outputs: Sequence[str]
+    model: str | bytes, feeds: Mapping[str, Any], target: Target, outputs: Sequence[str]
 ) -> Callable[[], Sequence[Any]]:
-    """A call of onnxruntime with as many threads as the target has.
+    """A call of onnxruntime on a model, or its file, with as many threads as the target has.
 
     Raises `ModelError` where onnxruntime does not take the model or its inputs, and `ProviderError`
     where it is not installed.
@@ -165,7 +164,7 @@ def session_of(
     from ..runtime.onnx_parts import OnnxruntimeParts
 
     try:
-        session = OnnxruntimeParts().session(os.fspath(model), target)
+        session = OnnxruntimeParts().session(model, target)
         inputs = {i.name: _numpy_of(i.type) for i in session.get_inputs()}
         given = {n: np.asarray(a, inputs[n]) for n, a in feeds.items() if n in inputs}
         session.run(list(outputs), given)

@@ -18,6 +18,7 @@ from .graph_options import import_graph
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
+    from ..importers.onnx.summary import Summary
     from ..schedule import Schedule
     from ..tir.ir import Func
 
@@ -31,6 +32,8 @@ class Options:
     constant: list[str] | None = None
     target: str = "cpu"
     """What a program is built for: its kernels depend on it."""
+    foreign: bool = False
+    """Nodes of a model without a kernel are kept in the graph, for other providers."""
 
     @property
     def words(self) -> list[str]:
@@ -60,10 +63,30 @@ def load_buildable(name: str, options: Options) -> Func | Graph:
     return made
 
 
+def load_graph(name: str, options: Options, told: Summary | None = None) -> Graph:
+    """Returns the graph of a model, whose file `told` is of, or that a function makes."""
+    if name.endswith(".onnx"):
+        return _imported(name, options, told)
+    from ..graph.ir import Graph
+
+    made = load_tunable(name, options)
+    if not isinstance(made, Graph):
+        raise typer.BadParameter(f"{name} is a program; expected a model: a Graph or a module")
+    return made
+
+
+def _imported(name: str, options: Options, told: Summary | None = None) -> Graph:
+    if options.parameters:
+        raise typer.BadParameter("-p sets what functions take; a model has --shape, --constant")
+    shape, constant = options.shape, options.constant
+    return import_graph(Path(name), shape, constant, told, foreign=options.foreign)
+
+
 def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     """Returns what a name stands for: a program, schedules of one, or a graph.
 
-    `FILE.py:FUNCTION` is what the function makes, see `_made`; `MODEL.onnx` the graph of a model.
+    `FILE.py:FUNCTION` is what the function makes, see `_made`; where it returns a module of PyTorch
+    with a tuple of example inputs, the graph of that. `MODEL.onnx` the graph of a model.
     With `:KERNEL` behind it is the program of one of the kernels that are built of that.
     """
     from ..graph.ir import Graph
@@ -73,19 +96,21 @@ def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     if (kernel := _KERNEL.fullmatch(name)) is not None:
         return _kernel(load_buildable(kernel["of"], options), kernel["name"], options.target)
     if name.endswith(".onnx"):
-        if options.parameters:
-            raise typer.BadParameter("-p sets what functions take; a model has --shape, --constant")
-        return import_graph(Path(name), options.shape, options.constant)
+        return _imported(name, options)
     if options.shape or options.constant:
         raise typer.BadParameter(f"--shape and --constant are of models (.onnx), found {name!r}")
     made = _made(name, options.parameters or ())
     schedules = [made] if isinstance(made, Schedule) else made
     if isinstance(schedules, list) and schedules and isinstance(schedules[0], Schedule):
         return schedules
+    if isinstance(made, tuple) and len(made) == 2:
+        from ..importers.torch import import_module
+
+        return import_module(*made, name=name.rpartition(":")[2])
     if not isinstance(made, Func | Graph):
         raise typer.BadParameter(
             f"{name} gives a {type(made).__name__}, expected a program (Func), schedules of one, "
-            "or a Graph"
+            "a Graph, or a torch.nn.Module with example inputs: return module, (x,)"
         )
     return made
 
@@ -121,6 +146,11 @@ def _made(name: str, parameters: Iterable[str]) -> Any:
         raise typer.BadParameter(f"there is no file {file!r}")
     module = _run(Path(file))
     maker = getattr(module, function, None)
+    if hasattr(maker, "forward"):
+        raise typer.BadParameter(
+            f"{name} is a module itself; expected a function that returns it with example inputs: "
+            f"return {function}, (x,)"
+        )
     if not callable(maker):
         defined = [n for n, v in vars(module).items() if _is_made_by(v, module)]
         raise typer.BadParameter(

@@ -14,7 +14,7 @@ import typer
 from ..base.errors import BuildError, TargetError
 from ..base.text import masked_url
 from ..target import Target
-from .graph_options import Constants, Shapes
+from .graph_options import Constants, Never, Placements, Providers, Shapes, sharing
 from .options import (
     AsJson,
     Database,
@@ -184,19 +184,23 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
     ] = False,
     tolerance: Tolerance = None,
+    provider: Providers = None,
+    place: Placements = None,
+    never: Never = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile one kernel, or a model, to a library; measure nothing.
 
     Writes the shared library, its manifest (.json), a C header (.h), and of a model its weights
-    (.weights); or an object file, of a model an archive of them, and the header; for GPUs machine
-    code (.cubin) and its manifest. Schedules are the best recorded ones, else of other sizes, else
-    predictions.
+    (.weights) and the parts that other providers run (.part1); or an object file, of a model an
+    archive of them, and the header; for GPUs machine code (.cubin) and its manifest. Schedules are
+    the best recorded ones, else of other sizes, else predictions.
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
 
-    options = Options(param, shape, constant, target)
+    shared = sharing(provider, place, never)
+    options = Options(param, shape, constant, target, foreign=bool(shared))
     made = load_buildable(program, options)
     with nullcontext() if db is None else open_database(db) as database:
         library = build_library(
@@ -208,6 +212,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             strict_fp=strict_fp,
             tolerance=tolerance,
             object_file=object_file,
+            **shared,
         )
     if database is not None and library.origin.kind != "record":
         origin = library.origin

@@ -15,6 +15,7 @@ from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError, KernelError
 from ..base.hints import Hinted
 from ..base.process import InProcess
+from ..target import Target
 from .argument_checks import number_reader, require_type
 from .evidence import Evidence
 from .guards import FIRST_GUARD, Guard
@@ -68,6 +69,11 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self._content = weights
         self._held = (weights,) if weights.size else ()
         self._held_at = tuple([weights.ctypes.data for weights in self._held])
+
+    @property
+    def target(self) -> Target:
+        """What it was built for."""
+        return self.module.target
 
     @cached_property
     def evidence(self) -> Evidence:

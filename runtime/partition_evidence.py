@@ -125,3 +125,13 @@ class PartitionEvidence:
 
     def __repr__(self) -> str:
         return f"<PartitionEvidence of {self.model}: {count(len(self.parts), 'part')}>"
+
+
+def evidence_from(data: object) -> Evidence | PartitionEvidence:
+    """The evidence of a model of its JSON form, which that of several parts tells by its field.
+
+    Raises `ModelError` for anything malformed.
+    """
+    if isinstance(data, dict) and "parts" in data:
+        return PartitionEvidence.from_json(data)
+    return Evidence.from_json(data)

@@ -161,9 +161,106 @@ def test_run_shares_a_model_among_providers(run: Run, layer: Path) -> None:
     assert done["seconds"] > 0
     assert done["outputs"]["y"]["digest"] == run(*given, "--json").json["outputs"]["y"]["digest"]
     assert "Relu is placed here" in run(*given, *placed).out
-    refused = run(*given, "--provider", "tilewright", "--profile")
-    assert refused.code == 2
-    assert "--profile is of kernels alone" in " ".join(refused.err.split())
+    told = run(*given, *placed, "--profile", "--json").json["profile"]
+    assert sorted(kernel["operators"] for kernel in told["kernels"]) == [
+        "matmul", "multiply", "relu by reference",
+    ]  # fmt: skip
+    assert Profile.from_json(told).steps
+
+
+def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    library = tmp_path / "layer.so"
+    of_model = [layer, "--shape", "N=3", "--constant", "scale=2", *ONE]
+    placed = ["--place", "Relu=onnxruntime"]
+    done = run("build", *of_model, *placed, "-o", library, "--json").json
+    assert [Path(file).name for file in done["files"]] == [
+        "layer.so", "layer.so.json", "layer.so.part1", "layer.so.weights",
+    ]  # fmt: skip
+    told = run("inspect", library, "--json").json
+    assert [part["provider"] for part in told["parts"]] == [
+        "tilewright", "onnxruntime", "tilewright",
+    ]  # fmt: skip
+    assert [part["kernels"] is None for part in told["parts"]] == [False, True, False]
+    assert "part 2" in run("inspect", library).out
+    found = run("run", library, "--evidence", "--profile", "--json").json
+    built = run("run", *of_model, *placed, "--json").json
+    assert found["outputs"] == built["outputs"]
+    assert len(found["profile"]["kernels"]) == 3
+    refused = run("run", library, "--never", "onnxruntime")
+    assert (refused.code, "forbids" in refused.err) == (1, True)
+    refused = run("build", *of_model, *placed, "--never", "onnxruntime", "-o", library)
+    assert (refused.code, "forbids" in refused.err) == (1, True)
+    refused = run("build", *of_model, "--place", "Relu=reference", "-o", library)
+    assert (refused.code, "does not store parts" in refused.err) == (1, True)
+
+
+MODULE = """
+import torch
+
+def module(width: int = 16):
+    torch.manual_seed(0)
+    first, last = torch.nn.Linear(8, width), torch.nn.Linear(width, 4)
+    return torch.nn.Sequential(first, torch.nn.GELU(), last), (torch.ones(2, 8),)
+
+def scaled():
+    import tilewright as tw
+    made, inputs = module()
+    return tw.import_torch(torch.export.export(made, inputs))
+
+def odd():
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            raise ValueError("an odd module")
+    return Odd(), (torch.ones(2),)
+
+def nothing():
+    return 1, 2
+
+plain = torch.nn.Linear(2, 3)
+"""
+
+
+def test_a_function_makes_a_module_with_example_inputs(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "encoder.py"
+    file.write_text(MODULE)
+    name = f"{file}:module"
+    found = run("inspect", name, "-p", "width=32", "--json").json
+    assert found["inputs"] == [{"name": "input", "dtype": "float32", "shape": [2, 8]}]
+    assert found["operators"] == {"aten.linear.default": 2, "aten.gelu.default": 1}
+    assert found["weight_bytes"] == 4 * (8 * 32 + 32 + 32 * 4 + 4)
+    assert "aten.linear.default" in run("inspect", name).out
+    parts = run("inspect", name, "--partition", "--place", "gelu=reference", "--json").json["parts"]
+    assert [part["provider"] for part in parts] == ["tilewright", "reference", "tilewright"]
+    done = run("run", name, *ONE, "--check", "reference", "--json").json
+    assert done["wrong"] == []
+    assert done["outputs"] == run("run", f"{file}:scaled", *ONE, "--json").json["outputs"]
+    library = tmp_path / "module.so"
+    assert run("build", name, *ONE, "-o", library).code == 0
+    assert run("run", library, "--json").json["outputs"] == done["outputs"]
+    database = tmp_path / "tuning.db"
+    assert run("tune", name, *ONE, "--trials", 2, "--db", database).code == 0
+    tuned = run("run", name, *ONE, "--db", database, "--evidence", "--json").json["evidence"]
+    assert {kernel["schedule"] for kernel in tuned["kernels"]} == {"record"}
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "part"),
+    [
+        ("plain", 2, "is a module itself"),
+        ("odd", 1, "does not export Odd: ValueError: an odd module"),
+        ("nothing", 1, "expected a torch.nn.Module"),
+        ("none", 2, "has no function"),
+    ],
+)
+def test_what_is_no_module(run: Run, tmp_path: Path, function: str, code: int, part: str) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "encoder.py"
+    file.write_text(MODULE)
+    for command in ("inspect", "run"):
+        done = run(command, f"{file}:{function}")
+        assert (done.code, part in " ".join(done.err.split())) == (code, True)
 
 
 def test_inspect_says_who_runs_what_has_no_kernel(run: Run, tmp_path: Path) -> None:
@@ -496,6 +593,9 @@ def test_kernels_of_several_models_share_a_budget(layer: Path) -> None:
         ("inspect LAYER --shape x=1,3,8", "INPUT=[1,3]"),
         ("inspect LAYER --shape batch=3", "no dim or input 'batch'; it has N, scale, x"),
         ("inspect LAYER --place Relu=reference", "are of --partition"),
+        ("inspect LAYER --never reference", "are of --partition"),
+        ("inspect LAYER -p n=1", "a model has --shape"),
+        ("run KERNEL -p n=1", "was built already"),
         ("inspect LAYER --partition --place Relu", "NAME=PROVIDER"),
         ("inspect KERNEL --partition", "was built already"),
         ("run missing.onnx", "missing.onnx"),

@@ -1,5 +1,5 @@
 """PyTorch's exported programs as graphs."""
 
-from .program import import_torch
+from .program import import_module, import_torch
 
-__all__ = ["import_torch"]
+__all__ = ["import_module", "import_torch"]

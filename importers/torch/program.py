@@ -52,6 +52,34 @@ def import_torch(program: Any, name: str = "") -> Graph:
     return translated(_decomposed(program), name)
 
 
+def import_module(module: Any, inputs: Any, name: str = "") -> Graph:
+    """The graph of a `torch.nn.Module`, as it is exported with a tuple of example inputs.
+
+    Raises `ModelError` for what is no module with inputs, and where PyTorch does not export it,
+    and what `import_torch` raises.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ModelError(
+            "torch is not installed", hint="pip install 'tilewright[torch]'"
+        ) from error
+    if not isinstance(module, torch.nn.Module) or not isinstance(inputs, tuple):
+        raise ModelError(
+            "expected a torch.nn.Module and a tuple of example inputs, found {0} and {1}",
+            type(module).__name__, type(inputs).__name__, hint="return module.eval(), (x,)",
+        )  # fmt: skip
+    try:
+        program = torch.export.export(module, inputs)
+    except Exception as error:  # whatever the module raises, too
+        first = str(error).strip().partition("\n")[0]
+        raise ModelError(
+            "PyTorch does not export {0}: {1}: {2}",
+            type(module).__name__, type(error).__name__, first,
+        ) from error  # fmt: skip
+    return import_torch(program, name)
+
+
 def _decomposed(program: Any) -> Any:
     """The program in core ATen operators, and in those that the table has."""
     import torch
