@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from ..base.errors import TilewrightError
 from ..base.text import masked
 from ..target import registered_kinds
-from . import checking, database, graphs, measuring, models, pages, programs, showing
+from . import checking, database, graphs, measuring, models, pages, programs, release, showing
 from .options import OPTIONS
 from .table import output_text
 
@@ -67,6 +67,7 @@ app.command()(showing.show)
 app.command()(checking.check)
 app.command()(graphs.inspect)
 app.command()(graphs.run)
+app.command()(release.evidence)
 app.command()(pages.report)
 app.command()(pages.watch)
 app.add_typer(database.app, name="db")

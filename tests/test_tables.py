@@ -51,6 +51,7 @@ from .golden import check_golden
 from .lab.databases import CPU, LLVM
 from .lab.test_result import RESULT
 from .long import examples
+from .runtime.test_evidence_changes import ELSEWHERE, OLD
 from .table_records import fill, fill_session
 from .tuning_db.samples import delete
 
@@ -87,6 +88,7 @@ COMMANDS = {
     "model-train": "model train --out base.json",
     "measure-pack": "measure pack programs.py:matmul --out packed",
     "measure-import": "measure import results.jsonl --db {new}",
+    "evidence": "evidence before.json after.json",
 }
 """Words that follow `tilewright`, and `--db tables.db` where they name no database."""
 WITHOUT_GOLDEN = {
@@ -96,7 +98,7 @@ WITHOUT_GOLDEN = {
     "report": "it writes a page for browsers, and prints the name of its file",
     "db export": "it prints JSON lines, of any width",
 }
-STATUS = {"tune-several": 1, "check": 1}
+STATUS = {"tune-several": 1, "check": 1, "evidence": 1}
 """The exit status of what finds something wrong."""
 WARNS = ("check", "measure-pack", "measure-import")
 WITH_DATABASE = ("tune", "db")
@@ -194,6 +196,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for session in noisy.records(Session):
             noisy.finish_session(session.id, SessionStatus.FINISHED, noise=NOISE)
     (path / "programs.py").write_text(PROGRAMS)
+    for name, told in (("before", OLD), ("after", ELSEWHERE)):
+        (path / f"{name}.json").write_text(json.dumps(told.to_json()))
     with TuningDatabase(path / "other.db") as other:
         other.merge(path / "tables.db")
         delete(other, other.measurements()[0].id)
