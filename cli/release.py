@@ -40,6 +40,9 @@ def evidence(before: _Build, after: _Build, as_json: AsJson = False) -> None:
 
     found = changes(_read(before), _read(after))
     worse = sum(change.worse for change in found)
+    if worse:
+        changed = "change is" if len(found) == 1 else "changes are"
+        typer.echo(f"tilewright: {worse} of {len(found)} {changed} worse", err=True)
     if as_json:
         print_json({"changes": [change.to_json() for change in found], "worse": worse})
     elif worse:

@@ -100,7 +100,7 @@ WITHOUT_GOLDEN = {
 }
 STATUS = {"tune-several": 1, "check": 1, "evidence": 1}
 """The exit status of what finds something wrong."""
-WARNS = ("check", "measure-pack", "measure-import")
+WARNS = ("check", "measure-pack", "measure-import", "evidence")
 WITH_DATABASE = ("tune", "db")
 PROGRAMS = """
 from tilewright import ops

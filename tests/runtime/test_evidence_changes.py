@@ -176,6 +176,7 @@ def test_the_command_compares_files(run: Run, tmp_path: Path) -> None:
     refused = run("evidence", old, elsewhere)
     assert refused.code == 1
     assert "softmax by onnxruntime" in refused.out
+    assert refused.err == "tilewright: 2 of 2 changes are worse\n"
     told = run("evidence", old, elsewhere, "--json").json
     assert (told["worse"], len(told["changes"])) == (2, 2)
     (tmp_path / "bad.json").write_text("{")
