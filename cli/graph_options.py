@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -28,50 +28,46 @@ ModelOrLibrary = Annotated[
         "what `build` wrote.",
     ),
 ]
+
+
+def _repeatable(flag: str, metavar: str, help: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=f"{help} Repeatable.")
+
+
+Texts: TypeAlias = list[str] | None
 Shapes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shape",
-        metavar="NAME=N,...",
-        help="Values of dims such as N=1,H=320, or an input's shape such as x=[1,3]; repeatable.",
+    Texts,
+    _repeatable(
+        "--shape", "NAME=N,...", "Values of dims such as N=1,H=320, or a shape such as x=[1,3]."
     ),
 ]
 Constants = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    _repeatable(
         "--constant",
-        metavar="NAME=VALUE",
-        help="An input's value, as a number, as JSON or a .npy file; it is no input then. "
-        "Repeatable.",
+        "NAME=VALUE",
+        "An input's value, as a number, as JSON or a .npy file; it is no input then.",
     ),
 ]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input", metavar="NAME=FILE.npy", help="A file with an input's values; repeatable."
-    ),
-]
+Inputs = Annotated[Texts, _repeatable("--input", "NAME=FILE.npy", "A file with an input's values.")]
 Providers = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    _repeatable(
         "--provider",
-        metavar="NAME",
-        help="Who may run parts, in the order of preference; repeatable. By default tilewright, "
-        "onnxruntime, reference.",
+        "NAME",
+        "Who may run parts, in the order of preference; by default tilewright, onnxruntime, "
+        "reference.",
     ),
 ]
 Placements = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    _repeatable(
         "--place",
-        metavar="NAME=PROVIDER",
-        help="Who runs an operator or node, such as NonMaxSuppression=onnxruntime; repeatable.",
+        "NAME=PROVIDER",
+        "Who runs an operator or node, such as NonMaxSuppression=onnxruntime.",
     ),
 ]
-Never = Annotated[
-    list[str] | None,
-    typer.Option("--never", metavar="NAME", help="A provider that is forbidden; repeatable."),
-]
+Never = Annotated[Texts, _repeatable("--never", "NAME", "A provider that is forbidden.")]
 PROVIDERS = ("tilewright", "onnxruntime", "reference")
 """Who may run parts where it is not said."""
 _COMMA = re.compile(r",(?![^\[]*\])")
