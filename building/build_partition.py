@@ -83,6 +83,11 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
     Raises `UnsupportedError` for a part whose provider does not store it, and `ProviderError` where
     a provider raises.
     """
+    generator = generator_for(target)
+    if not generator.joins:
+        raise BuildError(
+            "{0}: models are built for processors, found {1}", found.graph.name, target
+        )
     warn(found, own)
     plan, constants = plan_of(found)
     content = {n: _stored(p, target) for n, p in enumerate(found.parts) if p.provider is not own}
@@ -112,7 +117,6 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
         plan, tuple(parts), tuple(weights.plain(value) for value in constants.values())
     )
     last = (Argument(WEIGHTS, "uint8", (sum(sizes),), constant=True),) if sum(sizes) else ()
-    generator = generator_for(target)
     where = next((b.compiled.target for b in built.values()), None)
     compiled = joined(
         Signature(generator.function_name(found.graph.name), last),

@@ -31,6 +31,7 @@ from .table import print_facts, print_text
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
+    from ..graph.partition import Partition
     from ..tir.ir import Func
 
 
@@ -70,24 +71,31 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         ),
     ] = False,
     tolerance: Tolerance = None,
+    provider: Providers = None,
+    place: Placements = None,
+    never: Never = None,
     as_json: AsJson = False,
 ) -> None:
     """Find fast schedules by measuring candidates; several programs share the budget.
 
     A function may also return a schedule, or a list of schedules of one program, to be candidates
-    or searched. Of a model all kernels are tuned, weighted by how often a call runs them. Every
-    measurement is stored at once; Ctrl-C, SIGTERM and a closed terminal keep the best so far.
+    or searched. Of a model all kernels are tuned, weighted by how often a call runs them; where
+    other providers share it, those of the parts that Tilewright runs. Every measurement is stored
+    at once; Ctrl-C, SIGTERM and a closed terminal keep the best so far.
     """
     from ..autotune.tune import tune as run
     from ..graph.ir import Graph
+    from ..graph.partition import Partition
 
-    options = Options(param, shape, constant, target)
-    given = [load_tunable(program, options) for program in programs]
+    shared = sharing(provider, place, never)
+    options = Options(param, shape, constant, target, foreign=bool(shared))
+    loaded = [load_tunable(program, options) for program in programs]
+    given = [_divided(made, shared) for made in loaded] if shared else loaded
     alone = [made for made in given if not isinstance(made, list)]  # not schedules
     if len(alone) < len(given) and len(given) > 1:
         raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
     tuned: Any = alone or given[0]
-    of_models = any(isinstance(made, Graph) for made in alone)
+    of_models = any(isinstance(made, Graph | Partition) for made in alone)
     if of_models:
         tuned = _Kernels(kernels_of(alone, weight, target))
         weight = [*tuned.runs.values()]
@@ -122,6 +130,16 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         raise typer.Exit(1)
 
 
+def _divided(made: Any, shared: dict[str, Any]) -> Partition:
+    """A graph as providers share it."""
+    from ..building.build_partition import divided
+    from ..graph.ir import Graph
+
+    if not isinstance(made, Graph):
+        raise typer.BadParameter("--provider, --place and --never are of models")
+    return divided(made, **shared)
+
+
 @dataclass(frozen=True)
 class _Kernels:
     """Kernels to tune as they are, and how often all models and programs together run each."""
@@ -133,12 +151,13 @@ class _Kernels:
 
 
 def kernels_of(
-    given: Sequence[Func | Graph], weights: Sequence[float] | None, target: str
+    given: Sequence[Func | Graph | Partition], weights: Sequence[float] | None, target: str
 ) -> dict[Func, float]:
-    """The kernels of programs and graphs, each once; and how often all together run each."""
+    """The kernels of programs, graphs and partitions, each once; and how often all run each."""
     from ..autotune.rules.division import pieces_of
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
+    from ..graph.partition import Partition
     from ..tir.equality import structural_hash
 
     if weights is not None and len(weights) != len(given):
@@ -147,12 +166,12 @@ def kernels_of(
         )
     found: dict[Any, tuple[Func, float]] = {}
     for made, weight in zip(given, weights or [1.0] * len(given), strict=True):
-        if isinstance(made, Graph):
-            runs = made.kernels()
+        if isinstance(made, Graph | Partition):
+            runs = dict(made.kernels())
         else:
             runs = {p.func: 1 for p in pieces_of(made, resolve(target))} or {made: 1}
         for func, count in runs.items():
-            key = structural_hash(func) if isinstance(made, Graph) else id(func)
+            key = structural_hash(func) if isinstance(made, Graph | Partition) else id(func)
             _, before = found.get(key, (func, 0.0))
             found[key] = func, before + count * weight
     return dict(found.values())

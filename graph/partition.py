@@ -8,6 +8,7 @@ it does. So no part needs what another computes after it, and parts make no cycl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,6 +21,8 @@ from ..runtime.partition_evidence import (
     PartitionEvidence,
     TransferEvidence,
 )
+from ..tir.equality import structural_hash
+from ..tir.ir import Func
 from .ir import Constant, Graph, Node, Value
 from .operator import operators_of
 from .provider import BYTES_PER_SECOND, Provider
@@ -62,6 +65,17 @@ class Partition:
             for value in part.graph.inputs.values()
             if value in makers
         )
+
+    def kernels(self) -> Counter[Func]:
+        """The programs of the kernels of all parts of Tilewright, and how often a call runs each;
+        what tuning takes."""
+        found = Counter[Func]()
+        known: dict[str, Func] = {}
+        for part in self.parts:
+            if part.provider.name == "tilewright":
+                for func, times in part.graph.kernels().items():
+                    found[known.setdefault(structural_hash(func), func)] += times
+        return found
 
     def evidence(self) -> PartitionEvidence:
         """Who runs what, why, and what crosses, as data."""

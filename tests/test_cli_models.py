@@ -187,6 +187,15 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
     built = run("run", *of_model, *placed, "--json").json
     assert found["outputs"] == built["outputs"]
     assert len(found["profile"]["kernels"]) == 3
+    database = tmp_path / "tuning.db"
+    tuned = run("tune", *of_model, *placed, "--trials", 2, "--db", database, "--json").json
+    assert [one["name"].rpartition("_")[0] for one in tuned] == ["matmul", "multiply"]
+    assert run("build", *of_model, *placed, "--db", database, "-o", library).code == 0
+    told = run("inspect", library, "--json").json["parts"]
+    schedules = [
+        k["schedule"] for part in told if part["kernels"] for k in part["kernels"]["kernels"]
+    ]
+    assert schedules == ["record", "record"]
     refused = run("run", library, "--never", "onnxruntime")
     assert (refused.code, "forbids" in refused.err) == (1, True)
     refused = run("build", *of_model, *placed, "--never", "onnxruntime", "-o", library)
@@ -216,6 +225,10 @@ def odd():
 
 def nothing():
     return 1, 2
+
+def program():
+    from tilewright import ops
+    return ops.softmax_func(2, 8)
 
 plain = torch.nn.Linear(2, 3)
 """
@@ -252,14 +265,15 @@ def test_a_function_makes_a_module_with_example_inputs(run: Run, tmp_path: Path)
         ("odd", 1, "does not export Odd: ValueError: an odd module"),
         ("nothing", 1, "expected a torch.nn.Module"),
         ("none", 2, "has no function"),
+        ("program", 2, "model"),
     ],
 )
 def test_what_is_no_module(run: Run, tmp_path: Path, function: str, code: int, part: str) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "encoder.py"
     file.write_text(MODULE)
-    for command in ("inspect", "run"):
-        done = run(command, f"{file}:{function}")
+    for command in (["inspect"], ["run"], ["tune", "--never", "reference"]):
+        done = run(*command, f"{file}:{function}")
         assert (done.code, part in " ".join(done.err.split())) == (code, True)
 
 

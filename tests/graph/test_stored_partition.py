@@ -227,6 +227,13 @@ def test_object_files_have_kernels_only(kept: Kept, tmp_path: Path) -> None:
         written(tmp_path / "chain.o", object_file=True)
 
 
+def test_models_are_for_processors(kept: Kept, tmp_path: Path) -> None:
+    with pytest.raises(BuildError):
+        tw.build_library(
+            chain("exp"), tmp_path / "chain.cubin", "cuda -arch=sm_90a", providers=["kept"]
+        )
+
+
 def test_never_forbids_what_is_built_and_what_is_loaded(kept: Kept, tmp_path: Path) -> None:
     with pytest.raises(BuildError):
         written(tmp_path / "chain.so", never=["kept"])
