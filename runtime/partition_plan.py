@@ -6,26 +6,32 @@ manifest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
+from ..base import dtypes
 from ..base.checked_json import Such
-from ..base.dtypes import UNKNOWN
 from .evidence import Natural
 from .signature import Argument, Dtype, Extents
 
 _Shape: TypeAlias = Annotated[
-    Extents, Such("extents", lambda shape: min(shape, default=0) >= UNKNOWN)
+    Extents, Such("extents", lambda shape: min(shape, default=0) >= dtypes.UNKNOWN)
 ]
 
 
 @dataclass(frozen=True)
 class ArrayType:
-    """The dtype of an array, and its shape; an extent that data decide is `UNKNOWN`."""
+    """The dtype of an array, and its shape; an extent that data decide is `dtypes.UNKNOWN`."""
 
     dtype: Dtype
     shape: _Shape
+
+    @property
+    def bytes(self) -> int:
+        """Extents that data decide count as 1."""
+        return dtypes.nbytes(self.dtype) * math.prod(n for n in self.shape if n != dtypes.UNKNOWN)
 
 
 @dataclass(frozen=True)

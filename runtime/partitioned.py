@@ -57,6 +57,10 @@ class PartitionedModel(
         self._constants = dict(constants)
         self._decisions = evidence
         self._types = [(v.shape, dtypes.to_numpy(v.dtype)) for v in plan.values]
+        # No part reads what has extents that data decide.
+        self._crossing = [
+            sum(plan.values[number].bytes for number in part.crossing) for part in plan.parts
+        ]
         self._ends = [number for _, number in plan.outputs]
         self._lock = threading.Lock()
         self._runs = self._transferred = 0
@@ -177,8 +181,7 @@ class PartitionedModel(
         begun = transferred = 0
         try:
             for part, call in zip(self._plan.parts, self.parts, strict=True):
-                for number in part.crossing:
-                    transferred += held[number].nbytes
+                transferred += self._crossing[begun]
                 begun += 1
                 start = 0.0 if spent is None else time.perf_counter()
                 _run(part, call, self._types, held)
@@ -218,6 +221,9 @@ def _run(
             part.provider, type(error).__name__, error, provider=part.provider,
         ) from error  # fmt: skip
     results = found if isinstance(found, list | tuple) else (found,)
+    if isinstance(call, Model):  # its results are what they should be, and new
+        held.update(zip(part.writes, results, strict=True))
+        return
     if len(results) != len(part.writes):
         raise ProviderError(
             "the provider {0}: expected {1} arrays of its part, found {2}",

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.checked_json import read, show
 from ..base.errors import ArtifactError, ProviderError
@@ -120,8 +118,7 @@ class StoredPartition:
             check_guards(signature, own.function.guards)
         for number, offset in zip(plan.constants, self.constants, strict=True):
             value = plan.values[number]
-            size = dtypes.nbytes(value.dtype) * int(np.prod(value.shape, dtype=object))
-            if dtypes.UNKNOWN in value.shape or offset + size > weights:
+            if dtypes.UNKNOWN in value.shape or offset + value.bytes > weights:
                 raise ArtifactError("manifest: output {0} is not in the weights", number)
 
 
@@ -217,9 +214,8 @@ def _weights_of(signature: Signature) -> int:
 
 def _constant(stored: StoredPartition, number: int, offset: int, weights: Array) -> Array:
     value = stored.plan.values[number]
-    dtype = dtypes.to_numpy(value.dtype)
-    size = dtype.itemsize * int(np.prod(value.shape))
-    return weights[offset:][:size].view(dtype).reshape(value.shape)
+    content = weights[offset:][: value.bytes]
+    return content.view(dtypes.to_numpy(value.dtype)).reshape(value.shape)
 
 
 def stored_functions(parts: Sequence[StoredPart]) -> list[dict[str, Any]]:

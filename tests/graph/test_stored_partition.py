@@ -341,6 +341,39 @@ def test_a_manifest_that_says_something_else(kept: Kept, tmp_path: Path, name: s
         tw.load(path)
 
 
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of numbers, texts and nulls of JSON."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in parts:
+        if isinstance(part, dict | list):
+            yield from places(part, (*path, key))
+        else:
+            yield (*path, key)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_edited_manifest_is_refused_or_runs(kept: Kept, tmp_path: Path, seed: int) -> None:
+    """Whoever edits it may wire values otherwise, but never gets more than a typed error."""
+    path = written(tmp_path / "chain.so")
+    place = path.with_name("chain.so.json")
+    told = json.loads(place.read_text())
+    rng = np.random.default_rng(seed)
+    everywhere = [*places(told["partition"])]
+    for _ in range(int(rng.integers(1, 3))):
+        *above, last = everywhere[int(rng.integers(len(everywhere)))]
+        part = told["partition"]
+        for key in above:
+            part = part[key]
+        part[last] = [0, 1, 2, -1, 1 << 40, "x", None, [], [0]][int(rng.integers(9))]
+    told.pop("digest")
+    place.write_text(json.dumps(sealed(told)))
+    try:
+        result = tw.load(path)(x_of())
+    except tw.TilewrightError:
+        return
+    assert result.shape == (64,)
+
+
 def test_parts_of_onnx_are_stored(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
