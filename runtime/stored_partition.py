@@ -110,7 +110,12 @@ class StoredPartition:
             held = _weights_of(signature)
             if held:
                 wanted.append(("uint8", (held,), "in"))
-            if arguments != wanted or offset + held > weights:
+            if offset + held > weights:
+                raise ArtifactError(
+                    "manifest: part {0} takes the weights from {1} to {2}, found {3} bytes",
+                    number, offset, offset + held, weights,
+                )  # fmt: skip
+            if arguments != wanted:
                 raise ArtifactError(
                     "manifest: part {0} takes {1}, expected {2}", number, show(arguments),
                     show(wanted),
