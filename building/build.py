@@ -374,6 +374,9 @@ def explain(
     database: DatabaseOrPath,
     *,
     tolerance: float | None = None,
+    providers: Sequence[str] = ("tilewright",),
+    placement: Mapping[str, str] | None = None,
+    never: Sequence[str] = (),
 ) -> GraphExplanation: ...
 
 
@@ -385,6 +388,9 @@ def explain(
     database: DatabaseOrPath,
     *,
     tolerance: float | None = None,
+    providers: Sequence[str] = ("tilewright",),
+    placement: Mapping[str, str] | None = None,
+    never: Sequence[str] = (),
 ) -> Explanation | GraphExplanation:
     """Say which records a build of a program would consider, take and refuse, and why.
 
@@ -392,10 +398,11 @@ def explain(
     that do not apply are listed with the reason. Nothing is compiled.
 
     Of a graph there is an explanation for each kernel, with the origin of its schedule, and of a
-    program that is built as several kernels, beside that of the whole.
+    program that is built as several kernels, beside that of the whole. Where other providers share
+    a graph, as in `build`, it is of the kernels of the parts that Tilewright runs.
 
-    Raises `DatabaseError`, `TargetError` for an invalid target, and `BuildError` for what is no
-    program or no database.
+    Raises `DatabaseError`, `TargetError` for an invalid target, `BuildError` for what is no program
+    or no database, and what `build` raises where it divides a graph.
     """
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
@@ -404,7 +411,11 @@ def explain(
 
     resolved, store = resolve(target), opened(database, BuildError)
     if isinstance(program, Graph):
-        return explain_graph(program, resolved, store, tolerance)
+        from .build_partition import divided
+
+        found = divided(program, providers, placement=placement, never=never)
+        return explain_graph(found, resolved, store, tolerance)
+    _check_alone(program, providers, placement, never)
     return explain_program(program, resolved, store, tolerance)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base.display import html
-from ..graph.ir import Graph
+from ..graph.partition import Partition
 from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func
@@ -78,12 +78,14 @@ def explain_program(
 
 
 def explain_graph(
-    graph: Graph, target: Target, database: TuningDatabase, tolerance: float | None
+    partition: Partition, target: Target, database: TuningDatabase, tolerance: float | None
 ) -> GraphExplanation:
     """See `tw.explain`; the target is resolved."""
     ways = Ways(target, database, POLICIES, tolerance)
-    found = [_explained(func, runs, ways) for func, runs in graph.kernels().items()]
-    return GraphExplanation(graph.name, tuple(sorted(found, key=lambda kernel: -kernel.runs)))
+    found = [_explained(func, runs, ways) for func, runs in partition.kernels().items()]
+    return GraphExplanation(
+        partition.graph.name, tuple(sorted(found, key=lambda kernel: -kernel.runs))
+    )
 
 
 def _explained(func: Func, runs: int, ways: Ways) -> ExplainedKernel:

@@ -12,7 +12,7 @@ import typer
 from ..base.errors import DatabaseError
 from ..base.text import FEWEST_DIGITS, count, masked_url, short_id
 from . import upkeep
-from .graph_options import Constants, Shapes
+from .graph_options import Constants, Never, Placements, Providers, Shapes, sharing
 from .options import (
     OPTIONS,
     AsJson,
@@ -321,7 +321,7 @@ def merge(
 
 
 @app.command()
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - each option of a lookup has a name
     program: ProgramOrModel,
     param: Parameters = None,
     shape: Shapes = None,
@@ -329,19 +329,25 @@ def explain(
     db: Database = "tuning.db",
     target: TargetText = "cpu",
     tolerance: Tolerance = None,
+    provider: Providers = None,
+    place: Placements = None,
+    never: Never = None,
     as_json: AsJson = False,
 ) -> None:
     """Say which records a build would consider, which it takes, and why it refuses the others.
 
-    Of a model, where a build takes the schedule of each kernel from.
+    Of a model, where a build takes the schedule of each kernel from; where other providers share
+    it, of the parts that Tilewright runs.
     """
     from ..building.build import explain as explain_build
     from ..graph.ir import Graph
     from ..tuning_db import to_plain
 
-    made: Any = load_buildable(program, Options(param, shape, constant, target))
+    shared = sharing(provider, place, never)
+    options = Options(param, shape, constant, target, foreign=bool(shared))
+    made: Any = load_buildable(program, options)
     with open_database(db) as database:
-        told = explain_build(made, target, database, tolerance=tolerance)
+        told = explain_build(made, target, database, tolerance=tolerance, **shared)
     if as_json:
         print_json(to_plain(told))
     elif isinstance(made, Graph):

@@ -120,6 +120,14 @@ def sharing(
     return {"providers": provider or PROVIDERS, "placement": placed, "never": never or ()}
 
 
+def words_of(shared: Mapping[str, Any]) -> list[str]:
+    """The options of `sharing` as words of a command line."""
+    words = [("--provider", name) for name in shared.get("providers", ())]
+    words += [("--place", f"{n}={who}") for n, who in shared.get("placement", {}).items()]
+    words += [("--never", name) for name in shared.get("never", ())]
+    return [word for pair in words for word in pair]
+
+
 def import_graph(
     model: Path,
     shape: list[str] | None,

@@ -14,7 +14,15 @@ import typer
 from ..base.errors import BuildError, TargetError
 from ..base.text import masked_url
 from ..target import Target
-from .graph_options import Constants, Never, Placements, Providers, Shapes, sharing
+from .graph_options import (
+    Constants,
+    Never,
+    Placements,
+    Providers,
+    Shapes,
+    sharing,
+    words_of,
+)
 from .options import (
     AsJson,
     Database,
@@ -242,6 +250,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         words = ["tilewright", "db", "explain", program, *options.words, "--db", named]
         words += [] if target == "cpu" else ["--target", target]
         words += [] if tolerance is None else ["--tolerance", str(tolerance)]
+        words += words_of(shared)
         typer.echo(
             f"warning: {named} has no usable record of {told}; `{shlex.join(words)}` says why",
             err=True,

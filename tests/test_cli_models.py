@@ -190,7 +190,14 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
     database = tmp_path / "tuning.db"
     tuned = run("tune", *of_model, *placed, "--trials", 2, "--db", database, "--json").json
     assert [one["name"].rpartition("_")[0] for one in tuned] == ["matmul", "multiply"]
+    explained = run("db", "explain", *of_model, *placed, "--db", database, "--json").json
+    assert [k["origin"]["kind"] for k in explained["kernels"]] == ["record", "record"]
     assert run("build", *of_model, *placed, "--db", database, "-o", library).code == 0
+    other = tmp_path / "other.so"
+    warned = run("build", *of_model, "--place", "MatMul=onnxruntime", "--db", database, "-o", other)
+    command = warned.err.partition("`")[2].partition("`")[0]
+    assert "--place MatMul=onnxruntime" in command
+    assert run(*shlex.split(command)[1:]).code == 0
     told = run("inspect", library, "--json").json["parts"]
     schedules = [
         k["schedule"] for part in told if part["kernels"] for k in part["kernels"]["kernels"]
