@@ -182,6 +182,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     from ..codegen.detect import resolve
     from ..runtime.model import Model
     from ..runtime.onnx_parts import OnnxruntimeParts
+    from ..runtime.partitioned import PartitionedModel
     from .parity import compare, session_of
 
     wanted = dict.fromkeys(check or ())
@@ -220,6 +221,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
             )
         },
     }
+    if isinstance(made, PartitionedModel):
+        facts["counts"] = made.counts
     timing = made.time(*given.values())
     facts |= {"seconds": timing.median, "samples": timing.samples}
     told: dict[str, Evidence | PartitionEvidence | Profile] = {}
@@ -262,6 +265,10 @@ def _print_run(
     ]
     print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
     print_text(f"\n{timing}")
+    if "counts" in facts:
+        runs, crossed, *parts = facts["counts"].items()
+        ran = ", ".join(f"{name} {number}" for name, number in parts)
+        print_text(f"{count(runs[1], 'run')}: parts {ran}; {format_bytes(crossed[1])} crossed")
     for name, one in told.items():
         print_headings(1, name)
         _print_evidence(one)

@@ -203,7 +203,8 @@ def profiled(
     # Two stamps in a row tell what one takes; where nothing but them is cold, it is least.
     clock = min([spans[0], *others])
     steps = np.maximum(steps - clock, 0.0).tolist()
-    between = max(float(np.mean(others) - clock), 0.0) if len(others) else 0.0
+    # Stamps are in nanoseconds: less than a thousandth of one is an error of the sums.
+    between = max(round(float(np.mean(others) - clock), 12), 0.0) if len(others) else 0.0
     groups = [group.kernel for group in evidence.groups]
     parts = sum(steps) + without.median
     apart = max(whole.median, parts) > _DISTURBED * min(whole.median, parts)

@@ -160,7 +160,12 @@ def test_run_shares_a_model_among_providers(run: Run, layer: Path) -> None:
     assert providers == ["tilewright", "reference", "tilewright"]
     assert done["seconds"] > 0
     assert done["outputs"]["y"]["digest"] == run(*given, "--json").json["outputs"]["y"]["digest"]
-    assert "Relu is placed here" in run(*given, *placed).out
+    told = run(*given, *placed, "--repeat", 3).out
+    assert "Relu is placed here" in told
+    assert "3 runs: parts tilewright 6, reference 3; 288 B crossed" in told
+    assert done["counts"] == {
+        "runs": 1, "transferred_bytes": 96, "tilewright": 2, "reference": 1,
+    }  # fmt: skip
     told = run(*given, *placed, "--profile", "--json").json["profile"]
     assert sorted(kernel["operators"] for kernel in told["kernels"]) == [
         "matmul", "multiply", "relu by reference",
@@ -186,6 +191,7 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
     found = run("run", library, "--evidence", "--profile", "--json").json
     built = run("run", *of_model, *placed, "--json").json
     assert found["outputs"] == built["outputs"]
+    assert found["counts"] == built["counts"]
     assert len(found["profile"]["kernels"]) == 3
     database = tmp_path / "tuning.db"
     tuned = run("tune", *of_model, *placed, "--trials", 2, "--db", database, "--json").json
