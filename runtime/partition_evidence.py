@@ -6,7 +6,7 @@ It is data; `print` shows it on a screen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -88,12 +88,22 @@ class PartitionEvidence:
 
     def facts(self) -> dict[str, str]:
         """What is said of the whole, by name."""
+        own = any(part.kernels is not None for part in self.parts)
         crossing = f"{count(len(self.transfers), 'value')}, {format_bytes(self.transfer_bytes)}"
         return {
             "model": f"{self.model} in {count(len(self.parts), 'part')}",
             "elsewhere": ", ".join(dict.fromkeys(self.elsewhere)) or "nothing",
             "crossing": crossing if self.transfers else "nothing",
+            **({"kernels": ", ".join(self._kernels())} if own else {}),
         }
+
+    def _kernels(self) -> Iterator[str]:
+        """How many kernels have which schedules, and the memory beside inputs and outputs."""
+        own = [part.kernels for part in self.parts if part.kernels is not None]
+        schedules = Counter(kernel.schedule for part in own for kernel in part.kernels)
+        yield from (f"{number} by {kind}" for kind, number in schedules.items())
+        yield f"arena {format_bytes(sum(part.memory.arena_bytes for part in own))}"
+        yield f"weights {format_bytes(sum(part.memory.weights_bytes for part in own))}"
 
     def table(self) -> tuple[Sequence[str], list[list[str]]]:
         """Columns and rows of the parts; for the marks of columns see `Evidence.table`."""

@@ -157,6 +157,7 @@ def test_a_partitioned_model_is_files(kept: Kept, tmp_path: Path) -> None:
     np.testing.assert_allclose(model(x_of()), -np.tanh(np.exp(x_of())), rtol=1e-5)
     assert model.counts == {"runs": 1, "tilewright": 2, "kept": 1, "transferred_bytes": 512}
     assert [part.kernels is None for part in model.evidence.parts] == [False, True, False]
+    assert model.evidence.facts()["kernels"] == "2 by default, arena 0 B, weights 0 B"
     assert PartitionEvidence.from_json(model.evidence.to_json()) == model.evidence
     assert isinstance(model.parts[0], tw.Model)
     assert model.parts[0].kernels
