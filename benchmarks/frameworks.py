@@ -190,7 +190,6 @@ def _of_jax(make: Callable[[int], Any], options: argparse.Namespace) -> Row:
     results = [[np.asarray(leaf) for leaf in jax.tree.leaves(call())] for call in calls]
     row = _times(calls, ("xla", "ours"), options)
     exact = graph.reference(*leaves, dtype="float64")
-    exact = exact if isinstance(exact, tuple) else (exact,)
     return row | {
         "whole": True,
         "errors": {n: _error(r, exact) for n, r in zip(("xla", "ours"), results, strict=True)},
