@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
@@ -21,16 +23,20 @@ from ..runtime.module import Origin
 from ..runtime.profile import Instrumented
 from ..target import Target
 from ..tir.node import CHECK
-from ..tuning_db import TuningDatabase
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
 from .instrumented import functions, instrumented
+from .model_cache import kept_model
 from .model_evidence import Kernel, evidence_of
 from .model_steps import poisoned, root, steps_of
 from .origins import not_tuned, together
 from .stages import Stages
 from .weights import Weights
+
+if TYPE_CHECKING:
+    from ..tir.ir import Func
+    from ..tuning_db import TuningDatabase
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,21 @@ def build_graph(
     allow: Sequence[str] = POLICIES, *, jobs: int | None = None, strict_fp: bool = False,
     tolerance: float | None = None,
 ) -> Model:  # fmt: skip
-    """Compile a graph for a resolved target and load it; see `tw.build`."""
-    built = compile_graph(
-        graph, target, database, allow, jobs=jobs, strict_fp=strict_fp, tolerance=tolerance
-    )
+    """Compile a graph for a resolved target and load it; see `tw.build`.
+
+    One that was built before comes from the disk; see `model_cache.py`.
+    """
+    kept = kept_model(graph, Ways(target, database, allow, tolerance, strict_fp))
+    known = None if kept is None else kept.recalled()
+    if known is not None:
+        return known
+    with nullcontext() if kept is None else kept.watched():
+        built = compile_graph(
+            graph, target, database, allow, jobs=jobs, strict_fp=strict_fp, tolerance=tolerance,
+            profiled=kept is not None, lowered=None if kept is None else kept.note,
+        )  # fmt: skip
+    if kept is not None:
+        kept.keep(built)
     assert built.compiled.weights is not None
     with built.stage("link"):
         module = to_module(built.compiled, built.origin)
@@ -87,10 +104,12 @@ def compile_graph(
     strict_fp: bool = False,
     tolerance: float | None = None,
     profiled: bool = False,
+    lowered: Callable[[Sequence[Func]], None] | None = None,
 ) -> BuiltGraph:
     """Compile a graph for a resolved target; see `tw.build`.
 
     The image of one that is `profiled` has the functions that a profile calls, as files need them.
+    `lowered` is called with the programs of its kernels, before their schedules are chosen.
     """
     if not generator_for(target).joins:
         raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
@@ -104,6 +123,8 @@ def compile_graph(
     with stage("lower"):
         funcs = lowered_all(groups)
     distinct = [*dict.fromkeys(funcs)]
+    if lowered is not None:
+        lowered(distinct)
     choices = [*map(ways.choices, distinct)]
     try:
         made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)

@@ -82,13 +82,18 @@ class Weights:
 
     def content(self) -> Array:
         """The bytes of all, at an address that is a multiple of `ALIGNMENT`."""
-        memory = np.zeros(self.bytes + ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % ALIGNMENT
-        content = memory[start : start + self.bytes]
+        content = aligned(self.bytes)
         for offset, array in self._arrays:
             content[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
         content.flags.writeable = False
         return content
+
+
+def aligned(size: int) -> Array:
+    """So many bytes, all zero, at an address that is a multiple of `ALIGNMENT`."""
+    memory = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
 
 
 def _packer(kernel: Compiled) -> Pack:

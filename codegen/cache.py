@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..base.errors import ArtifactError
+from ..runtime.signature import Signature
 from ..target import Target
 from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
@@ -105,7 +106,9 @@ class KernelCache:
 
         `None` if there is none, or it is malformed (logged).
         """
-        return self.entries.get(name, lambda content: decode(content, func, target))
+        return self.entries.get(
+            name, lambda content: decode(content, compiled_signature(func, target), target)
+        )
 
     def put(self, name: str, compiled: Compiled) -> None:
         """Store a kernel, replacing an existing one.
@@ -140,10 +143,10 @@ def _encoded(texts: Sequence[bytes], image: bytes) -> bytes:
     return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
-def decode(body: bytes, func: Func, target: Target) -> Compiled:
-    """The kernel of `func` for `target` in an entry under the key `name`.
+def decode(body: bytes, signature: Signature, target: Target) -> Compiled:
+    """The kernel of a signature, but for its workspaces, for `target`.
 
-    Raises `ArtifactError` if the entry is malformed, or its code is not of that program.
+    Raises `ArtifactError` if the bytes are malformed, or the code is not of that signature.
     """
     if len(body) < _LENGTHS.size:
         raise ArtifactError("it ends after {0} bytes", len(body))
@@ -156,7 +159,6 @@ def decode(body: bytes, func: Func, target: Target) -> Compiled:
         data = json.loads(_text(form))
     except (ValueError, RecursionError) as error:
         raise ArtifactError("its form is not JSON: {0}", error) from error
-    signature = compiled_signature(func, target)
     compiled = compiled_from(data, signature, target, _text(tir), _text(text), image)
     generator_for(target).check(compiled)
     return compiled

@@ -39,7 +39,8 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
     `module` is the kernel that runs all others: its arguments are the inputs, the outputs, and the
     bytes of `weights` where the model has constants, which is `None` where not. `kernels` has where
-    the schedules of these kernels come from, by their names.
+    the schedules of these kernels come from, by their names. One that is `kept` was built before,
+    and comes from the cache on disk.
 
     Copies, deep ones too, are the model itself. It cannot be pickled: `ArtifactError` says what to
     do.
@@ -53,12 +54,15 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         evidence: Callable[[], Evidence] | None = None,
         instrumented: Callable[[], Instrumented] | None = None,
         guards: Sequence[Guard] = (),
+        *,
+        kept: bool = False,
     ) -> None:
         arguments = module.signature.arguments
         data = arguments[:-1] if weights.size else arguments
         self.module = module
         self.weights = weights if weights.size else None
         self.kernels = dict(kernels)
+        self.kept = kept
         self._evidence = evidence
         self._instrumented = instrumented
         self._guards = tuple(guards)

@@ -129,6 +129,7 @@ class CompiledGraph:
                 seconds=options.tune_seconds, progress=False,
             )  # fmt: skip
         model = build(captured.graph, target, options.database)
+        self._record.kept += model.kept
         return _Program(model, captured, self._record).run
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import BuildError, similar
-from ..tuning_db import TuningDatabase
+
+if TYPE_CHECKING:
+    from ..tuning_db import TuningDatabase
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ def _expected(name: str, value: Any) -> str | None:
     if name == "tune_seconds":
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return None if number and 0 < value < float("inf") else "seconds above 0"
-    return (
-        None
-        if isinstance(value, TuningDatabase | str | os.PathLike)
-        else "a path, or a TuningDatabase"
-    )
+    if isinstance(value, str | os.PathLike):
+        return None
+    from ..tuning_db import TuningDatabase  # takes a while to load
+
+    return None if isinstance(value, TuningDatabase) else "a path, or a TuningDatabase"

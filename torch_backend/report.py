@@ -24,8 +24,8 @@ class CapturedGraph:
     """A graph that Dynamo and AOTAutograd made of a function, and what became of it.
 
     `source` is the line of its first operator. `ran_on` says what runs it, and `reason` why it is
-    not Tilewright. `programs`: how often it was built, again where weights changed. `frozen`: how
-    many arguments are constants in them. `copies` counts arguments that lay in memory otherwise
+    not Tilewright. `programs`: how often it was built, again where weights changed; `kept` of these
+    came from the cache on disk. `frozen`: how many arguments are constants in them. `copies` counts arguments that lay in memory otherwise
     than when it was captured. `seconds` were spent to import, tune and build it.
     """
 
@@ -36,6 +36,7 @@ class CapturedGraph:
     ran_on: Place = "not called"
     reason: str = ""
     programs: int = 0
+    kept: int = 0
     frozen: int = 0
     calls: int = 0
     copies: int = 0
@@ -54,6 +55,8 @@ class CapturedGraph:
             f"{frozen}, {self.ran_on}, {self.calls} calls{again}{copies}"
             f", built in {format_seconds(self.seconds)}"
         )
+        if self.kept:
+            line += f", {self.kept} of {self.programs} from the cache on disk"
         return f"{line}\n    {self.reason}" if self.reason else line
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, or_, select
 
 from ..base.errors import DatabaseError
 from ..base.hints import Hinted
@@ -37,13 +38,15 @@ from .read import (
     order_key,
     ordered,
     pair,
+    raw,
     to_record,
     undamaged,
     unique,
     with_prefix,
     with_schedule,
 )
-from .tables import measurement
+from .tables import TABLES, measurement
+from .tables import workload as programs
 from .tally import Tally, count_trials, each, tally
 from .values import (
     KINDS,
@@ -222,6 +225,26 @@ class Queries(Hinted):
     def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
         with self._connections() as layers, leaving_out() as damage:
             return undamaged(layers, statement, read, damage)
+
+    def state(self, families: Sequence[str], workloads: Sequence[str]) -> str:
+        """A digest (SHA-256, hex) of what lookups of programs read, by their families and ids.
+
+        It is another one after measurements, numeric checks or pins of these were added, removed or
+        changed, in any layer.
+        """
+        total = hashlib.sha256()
+        ids = select(raw(programs.c.id)).where(
+            or_(programs.c.family.in_(families), programs.c.id.in_(workloads))
+        )
+        with self._connections() as layers:
+            for connection in layers:
+                total.update(b"layer\n")
+                for kind in ("measurement", "verification", "pin"):
+                    of = TABLES[kind].c
+                    rows = select(raw(of.id)).where(of.workload.in_(ids)).order_by(of.id)
+                    for id in connection.scalars(rows):
+                        total.update(f"{kind} {id!r}\n".encode())
+        return total.hexdigest()
 
     def machine(self, target: str) -> Machine | None:
         """The newest description of a target (id) in all layers, or None.
