@@ -250,13 +250,15 @@ def _key(graph: Graph, ways: Ways) -> str:
     from ..autotune.model import boosting
 
     tools = generator_for(ways.target).tools()
-    named = [(s.name, s.operator, s.passes, [v and v.name for v in s.outputs]) for s in graph.sources]
+    named = [
+        (s.name, s.operator, s.passes, [v and v.name for v in s.outputs]) for s in graph.sources
+    ]
     parts = [
         graph.digest,
         graph_text(graph, own_names=True),
         repr(named),
         json.dumps(with_rates(ways.target).to_json()),
-        repr((ways.allow, ways.tolerance, ways.strict_fp, CHECK)),
+        repr((tuple(ways.allow), ways.tolerance, ways.strict_fp, CHECK)),
         ways.database.location if ways.database is not None and _asks(ways) else "",
         f"{tools.generation} {dict(tools.versions)} {sources_digest(*_SOURCES)}",
         f"numpy {np.__version__}, xgboost {boosting.installed_version()}",

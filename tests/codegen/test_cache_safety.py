@@ -18,7 +18,7 @@ import pytest
 from tilewright import ops
 from tilewright.base.errors import ArtifactError
 from tilewright.codegen import cache, disk_cache
-from tilewright.codegen.build import compile_func
+from tilewright.codegen.build import compile_func, compiled_signature
 from tilewright.codegen.cache import KernelCache, compile_cached, encode, key
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.elf import read_object
@@ -31,6 +31,7 @@ from ..hosts import processor
 SERIAL = processor("cpu -threads=1")
 OTHER_ARCH = "x86-64" if SERIAL.arch == "aarch64" else "cortex-a76"
 PROGRAM = ops.matmul_func(5, 7, 3)
+SIGNATURE = compiled_signature(PROGRAM, SERIAL)
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_a_forged_entry_is_compiled_anew_and_replaced(
 def test_what_an_entry_could_say_of_a_kernel_is_taken_from_the_program(
     folder: Path, compiled: Compiled
 ) -> None:
-    found = cache.decode(encode(compiled), PROGRAM, SERIAL)
+    found = cache.decode(encode(compiled), SIGNATURE, SERIAL)
     assert found.signature == compiled.signature
     assert found.target is SERIAL
 
@@ -147,7 +148,7 @@ def test_random_damage_under_a_right_digest_is_a_typed_error(compiled: Compiled)
         reach = int(rng.choice((cache._LENGTHS.size, 400, len(body))))
         damaged[rng.integers(reach, size=2)] = rng.integers(256, size=2)
         try:
-            cache.decode(damaged.tobytes(), PROGRAM, SERIAL)
+            cache.decode(damaged.tobytes(), SIGNATURE, SERIAL)
         except ArtifactError:
             refused += 1
     assert refused > 100

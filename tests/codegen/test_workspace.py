@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.base.errors import BuildError
 from tilewright.base.process import REFUSED, TEAMS
-from tilewright.codegen.build import compile_func, to_module
+from tilewright.codegen.build import compile_func, compiled_signature, to_module
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.calling_convention import sized
 from tilewright.codegen.compiled import Compiled
@@ -210,7 +210,10 @@ def test_a_cached_kernel_has_its_sizes(func: Func) -> None:
     target = resolve(SERIAL)
     compiled = compile_func(func, target)
     assert any(compiled.signature.workspaces)
-    assert decode(encode(compiled), compiled_signature(func, target), target).signature == compiled.signature
+    assert (
+        decode(encode(compiled), compiled_signature(func, target), target).signature
+        == compiled.signature
+    )
 
 
 @emulated

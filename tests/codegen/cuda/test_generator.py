@@ -166,7 +166,8 @@ def test_workspaces_hold_what_passes_from_launch_to_launch(compiler: str) -> Non
 def test_strict_code_fuses_nothing(compiler: str) -> None:
     func = schedules.matmul(32, 32, 8)
     fused = compile_func(func, TARGET)
-    strict = decode(encode(compile_func(func, TARGET, strict_fp=True)), func, TARGET)
+    signature = compiled_signature(func, TARGET)
+    strict = decode(encode(compile_func(func, TARGET, strict_fp=True)), signature, TARGET)
     assert fused.image != strict.image
     assert "fma.rn.f32" in fused.source("ptx")
     assert "fma.rn.f32" not in strict.source("ptx")
