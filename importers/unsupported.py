@@ -17,7 +17,7 @@ class Reason(Enum):
     ATTRIBUTE = "an attribute has a value that is not supported"
     DTYPE = "a dtype is not supported"
     DATA_DEPENDENT = "data decide a shape or a branch"
-    TYPE = "sequences, maps, optionals and strings are not supported"
+    TYPE = "it is no dense tensor of numbers in the memory of the processor"
 
 
 class Unsupported(Exception):

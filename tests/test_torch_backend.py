@@ -219,6 +219,64 @@ def test_tensors_that_graphs_do_not_have_are_refused(x: Any) -> None:
         compiled(lambda x: x * 2)(x)
 
 
+@pytest.mark.parametrize("largest", [torch.max, torch.min])
+def test_the_largest_of_nothing_is_refused(largest: Callable[..., Any]) -> None:
+    with pytest.raises(tw.UnsupportedError):
+        compiled(lambda x: largest(x) + 1)(torch.randn(0, 4))
+    check(lambda x: x.sum(0) + 1, torch.randn(0, 4))
+    check(torch.mm, torch.randn(2, 0), torch.randn(0, 3))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "quantised"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_dynamo_does_not_capture_is_left_to_python(kind: str) -> None:
+    """Dynamo runs it itself, and no backend is asked: the report says why."""
+    x = torch.eye(3) - 0.5
+    x = torch.quantize_per_tensor(x, 0.1, 3, torch.quint8) if kind[0] == "q" else x.to_sparse()
+    found = compiled(torch.relu)(x)
+    assert (found.layout, found.dtype) == (x.layout, x.dtype)
+    wanted = torch.relu(x)
+    plain = torch.dequantize if x.is_quantized else torch.Tensor.to_dense
+    assert torch.equal(plain(found), plain(wanted))
+    told = tw.torch_report()
+    assert not told.graphs
+    assert sum(told.skipped.values()) == 1
+
+
+def test_tensors_of_another_kind_than_before_are_compiled_anew() -> None:
+    fast, x = compiled(relu), torch.randn(2, 4, 3, 3)
+    with torch.no_grad():
+        fast(x)
+    y = x.clone().requires_grad_()
+    fast(y).sum().backward()
+    assert torch.equal(y.grad, 2.0 * (x > 0))
+    last = x.to(memory_format=torch.channels_last)
+    assert fast(last).is_contiguous(memory_format=torch.channels_last)
+    for other in (x.to("meta"), x.to(torch.complex64)):
+        with pytest.raises(tw.UnsupportedError):
+            fast(other)
+    for other in (x, last, x.double(), x[:, :1].expand(2, 4, 3, 3)):
+        torch.testing.assert_close(fast(other), relu(other))
+
+
+def test_weights_may_need_gradients_after_they_were_constants() -> None:
+    module = torch.nn.Linear(4, 3).requires_grad_(False)
+    fast, x = check(module, torch.randn(2, 4), freeze=True), torch.randn(2, 4)
+    module.requires_grad_(True)
+    fast(x).sum().backward()
+    torch.testing.assert_close(module.weight.grad, x.sum(0).expand(3, 4))
+
+
+def test_what_is_written_must_not_overlap() -> None:
+    def write(x: Any) -> Any:
+        return x.add_(1) * 2
+
+    x = torch.zeros(3, 1)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        compiled(write)(x.expand(3, 4))
+    assert not x.any()
+
+
 def test_random_numbers_are_refused_by_name() -> None:
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(tw.UnsupportedError) as caught:
@@ -353,6 +411,33 @@ def test_a_fresh_interpreter_finds_the_backend_and_forks(tmp_path: Path) -> None
         check=False, capture_output=True, text=True, env=environment, timeout=300,
     )  # fmt: skip
     assert told.stdout == "right\n", told.stderr
+
+
+WARM = """
+import torch, tilewright as tw
+torch.manual_seed(0)
+layer = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+x = torch.randn(2, 4)
+for freeze in (False, True):
+    fast = torch.compile(layer, backend="tilewright", options={"freeze": freeze, "threads": 1})
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), layer(x))
+fast(x).sum().backward()
+print(*(f"{g.kind} {g.kept} of {g.programs}" for g in tw.torch_report().graphs), sep=", ")
+"""
+
+
+def test_a_second_process_starts_warm(tmp_path: Path) -> None:
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path)}
+    lines = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", WARM],
+            check=True, capture_output=True, text=True, env=environment, timeout=300,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    kinds = ("inference", "inference", "forward", "backward")
+    assert lines == [", ".join(f"{kind} {n} of 1" for kind in kinds) + "\n" for n in range(2)]
 
 
 def test_a_graph_is_tuned_before_it_is_built(

@@ -31,6 +31,8 @@ def _reduced(
     dtype: object = None,
 ) -> Value:
     del dtype
+    if operator in ("max", "min") and out.size and not x.type.size:
+        raise Unsupported(Reason.ATTRIBUTE, f"the {operator} of no elements")
     own = cast_to(b, x, out.dtype)
     axes = axes_of(dim, x.type.rank)
     return rows.reduced(b, operator, own, axes, keepdims=keepdim)
