@@ -6,9 +6,9 @@ part, and the versions of tools and libraries. Where a database is asked, an ent
 programs, and in which state it found them: one that has other records of these is built anew.
 `codegen/disk_cache.py` keeps the files.
 
-An entry holds the code as the kernel cache has it, the weights, and the facts of `_Facts`. Operators
-and rules of sketches from outside of this package may depend on anything: with these, nothing is
-kept. Nor is a build that has warned, so that the next one warns too.
+An entry holds the code as the kernel cache has it, the weights, and the facts of `_Facts`.
+Operators and rules of sketches from outside of this package may depend on anything: with these,
+nothing is kept. Nor is a build that has warned, so that the next one warns too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..codegen.compiled import Compiled
 from ..codegen.disk_cache import DiskCache, location, sources_digest
 from ..codegen.generator import generator_for, outside_modules
 from ..graph.ir import Graph
-from ..graph.operator import find
+from ..graph.operator import Array, find
 from ..graph.text import graph_text
 from ..runtime.evidence import Evidence, Natural
 from ..runtime.guards import Guard, check_guards
@@ -49,7 +49,7 @@ from ..runtime.signature import Signature
 from ..tir.instruction_set import users_digest
 from ..tir.node import CHECK
 from .build_program import Ways
-from .weights import Array, aligned
+from .weights import aligned
 
 if TYPE_CHECKING:
     from ..tir.ir import Func
@@ -60,8 +60,11 @@ MAX_ENTRY_BYTES = 128 << 20
 """Of an entry: models with more weights are not kept."""
 _VERSION = 1
 _LENGTHS = struct.Struct("<II")  # of the facts, compressed, and of the code; the rest are weights
-_PACKAGES = "base target tir schedule codegen runtime autotune ops graph building tuning_db".split()
-_SOURCES = (*(f"{name}/**/*.py" for name in _PACKAGES), "autotune/model/*/base/model.json")
+_SOURCES = (
+    *("base/**/*.py", "target/**/*.py", "tir/**/*.py", "schedule/**/*.py", "codegen/**/*.py"),
+    *("runtime/**/*.py", "autotune/**/*.py", "ops/**/*.py", "graph/**/*.py", "building/**/*.py"),
+    *("tuning_db/**/*.py", "autotune/model/*/base/model.json"),
+)
 """The files of this package that take part in building a graph."""
 _WARN = ("building", "autotune.search")
 """The packages whose warnings are about the model."""
@@ -151,7 +154,8 @@ class KeptModel:
     def keep(self, built: BuiltGraph) -> None:
         """Store what was built, unless it has warned. A failure is logged, and nothing happens."""
         compiled = built.compiled
-        assert compiled.weights is not None and compiled.profiled is not None
+        assert compiled.weights is not None
+        assert compiled.profiled is not None
         if self._warned or compiled.weights.nbytes > MAX_ENTRY_BYTES or not self._entries.keeps():
             return
         facts = _Facts(

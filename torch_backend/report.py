@@ -25,8 +25,9 @@ class CapturedGraph:
 
     `source` is the line of its first operator. `ran_on` says what runs it, and `reason` why it is
     not Tilewright. `programs`: how often it was built, again where weights changed; `kept` of these
-    came from the cache on disk. `frozen`: how many arguments are constants in them. `copies` counts arguments that lay in memory otherwise
-    than when it was captured. `seconds` were spent to import, tune and build it.
+    came from the cache on disk. `frozen`: how many arguments are constants in them. `copies` counts
+    arguments that lay in memory otherwise than when it was captured. `seconds` were spent to
+    import, tune and build it.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""Models that were built before: what makes an entry count, and entries and folders that are bad."""
+"""Models that were built before: what makes an entry count, and bad entries and folders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,8 +197,9 @@ def test_with_an_operator_from_outside_nothing_is_kept(
 ) -> None:
     relu = OPERATORS["relu"]
 
-    def own(*given: object) -> object:
-        return relu.lower(*given)  # type: ignore[misc]
+    def own(*given: Any) -> Any:
+        assert relu.lower is not None
+        return relu.lower(*given)
 
     monkeypatch.setitem(OPERATORS, "relu", replace(relu, lower=own))
     for _ in range(2):
