@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
+
 from tilewright import Target, TuningDatabase, build, tune
 from tilewright.autotune.measure import machine
 from tilewright.autotune.measure.machine import Description
 from tilewright.codegen.cache import KernelCache
 from tilewright.codegen.generator import Measured
+from tilewright.graph import Builder, Graph, TensorType
 
 from .attempt import Attack, Attempt, require
 from .damage import damaged, edited
@@ -25,7 +28,7 @@ from .manifests import no_regular_file
 from .subjects import TARGET, check_module, subjects
 
 NAMES = ("affine", "matmul", "wider", "gather")
-KINDS = {"kernels": len(NAMES), "choices": len(NAMES), "machines": 1}
+KINDS = {"kernels": len(NAMES) + 1, "choices": len(NAMES) + 1, "machines": 1, "models": 1}
 """The folders of the caches, with the number of their entries."""
 RATES = {"hertz": 3e9, "fma": 1.5, "memory": 7.0}
 _LARGE = 1 << 20
@@ -38,6 +41,7 @@ def prepare(folder: Path) -> Attack:
     patch.object(machine, "_measured", _measured).start()
     for name in NAMES:
         build(subjects()[name].func, TARGET, allow=("default",))
+    build(_layer(), TARGET, allow=("default",))
     for kind, count in KINDS.items():
         require(len(list((folder / kind).iterdir())) == count, f"{kind} are not cached")
 
@@ -63,6 +67,8 @@ def prepare(folder: Path) -> Attack:
                 subject = subjects()[str(name)]
                 module = build(subject.func, TARGET, allow=("default",))
                 check_module(module, subject, attempt.rng)
+        for _ in range(2):
+            _check_model(attempt)
         _evict_all(attempt.folder / "kernels")
         for kind in KINDS:
             mine = attempt.folder / kind / MINE
@@ -70,6 +76,21 @@ def prepare(folder: Path) -> Attack:
         return "right"
 
     return attack
+
+
+@functools.cache
+def _layer() -> Graph:
+    b = Builder("layer")
+    x = b.input("x", TensorType("float32", (4, 16)))
+    w = b.constant(np.linspace(-1, 1, 256).reshape(16, 16), "float32")
+    return b.graph({"y": b.add("relu", b.add("matmul", x, w))})
+
+
+def _check_model(attempt: Attempt) -> None:
+    x = attempt.rng.standard_normal((4, 16), np.float32)
+    found = build(_layer(), TARGET, allow=("default",))(x)
+    right = np.allclose(found, _layer().reference(x)[0], rtol=1e-5, atol=1e-5)
+    require(right, "the model is wrong")
 
 
 def _measured(target: Target, _: object) -> Description:
