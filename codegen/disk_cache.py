@@ -215,7 +215,9 @@ def _warn_homeless() -> None:
 
 
 def _digest(name: str, content: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + b"\0" + content).digest()
+    total = hashlib.sha256(name.encode() + b"\0")
+    total.update(content)
+    return total.digest()
 
 
 def _is_ours(facts: os.stat_result) -> bool:
