@@ -104,8 +104,8 @@ def build(  # noqa: PLR0913 - each option of a build has a name
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
     inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
-    only a pinned one is used. Choices that were made without a record, and compiled kernels, come
-    from a cache on disk.
+    only a pinned one is used. Choices that were made without a record, compiled kernels and
+    models that were built before come from caches on disk.
 
     A record whose schedule does not apply to the program (for example, it is of a newer version or
     names an unknown primitive) or does not compile is skipped with a warning, and the next best is
