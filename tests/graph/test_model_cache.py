@@ -153,6 +153,20 @@ def test_records_of_its_kernels_are_seen_and_others_are_not(
     assert not origins()[0]
 
 
+def test_records_of_a_layer_are_seen(folder: Path, tmp_path: Path) -> None:
+    (func,) = layer().kernels()
+    below = tmp_path / "team.db"
+    with (
+        tw.TuningDatabase(below) as team,
+        tw.TuningDatabase(tmp_path / "mine.db", layers=[below]) as mine,
+    ):
+        assert [tw.build(layer(), TARGET, mine).kept for _ in range(2)] == [False, True]
+        put_measured(team, func, resolve(TARGET), NO_STEPS, 1e-6)
+        for kept in (False, True):
+            model = tw.build(layer(), TARGET, mine)
+            assert (model.kept, model.module.origin.kind) == (kept, "record")
+
+
 def test_a_record_that_comes_during_a_build_is_seen_by_the_next(
     folder: Path, db: tw.TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
