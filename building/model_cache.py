@@ -46,7 +46,7 @@ from ..runtime.model import Model
 from ..runtime.module import Origin
 from ..runtime.profile import Instrumented, signatures
 from ..runtime.signature import Signature
-from ..tir.instruction_set import users_digest
+from ..tir.instruction_set import user_instructions
 from ..tir.node import CHECK
 from .build_program import Ways
 from .weights import aligned
@@ -266,7 +266,7 @@ def _key(graph: Graph, ways: Ways) -> str:
         ways.database.location if ways.database is not None and _asks(ways) else "",
         f"{tools.generation} {dict(tools.versions)} {sources_digest(*_SOURCES)}",
         f"numpy {np.__version__}, xgboost {boosting.installed_version()}",
-        users_digest(ways.target),
+        repr(sorted(i.text for i in user_instructions())),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -28,6 +28,7 @@ from tilewright.codegen.generator import Tools
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.operator import OPERATORS
 from tilewright.target import Target
+from tilewright.tir.instruction_set import instructions_of
 from tilewright.tuning_db import ScheduleRecord
 
 from ..measured import put_measured
@@ -118,6 +119,15 @@ def test_code_of_another_compiler_is_not_taken(
     monkeypatch.setattr(CpuGenerator, "tools", lambda _: Tools("another", tools.versions))
     assert not tw.build(layer(), TARGET).kept
     assert len([*folder.iterdir()]) == 2
+
+
+def test_instructions_of_a_user_are_part_of_the_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tw.build(layer(), TARGET)
+    (other, *_) = instructions_of(resolve(TARGET))
+    monkeypatch.setattr(model_cache, "user_instructions", lambda: [other])
+    assert not tw.build(layer(), TARGET).kept
 
 
 # Databases
