@@ -153,18 +153,6 @@ class Queries(Hinted):
         rows = self._listed(wanted, order, limit, lambda row: (to_record(Measurement, row), None))
         return [measured for measured, _ in rows]
 
-    def measurement_ids(self, *, family: str, target: TargetRecord, limit: int) -> list[str]:
-        """The ids of what `measurements` returns, and of damaged ones, of all layers, by id."""
-        conditions = filters(None, target, None, None, None, family)
-        wanted = select(measurement.c.id).where(*conditions)
-        with self._connections() as layers:
-            ids = {
-                id
-                for layer in layers
-                for id in layer.scalars(ordered(wanted, Order.CREATED).limit(limit))
-            }
-        return sorted(ids)
-
     def history(
         self,
         *,

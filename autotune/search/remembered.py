@@ -99,7 +99,7 @@ def has_own_rules(target: Target) -> bool:
 
 
 def key(func: Func, target: Target, way: Way | Literal["transfer"], *records: str) -> str:
-    """The digest (SHA-256, hex) of what determines a choice; `records` are ids, of a transfer."""
+    """The digest (SHA-256, hex) of what determines a choice; `records`: of a transfer."""
     libraries = f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
     program = structural_hash(func)
     place = json.dumps(target.to_json())

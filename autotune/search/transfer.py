@@ -102,6 +102,9 @@ def transferred(
     `None` if there is none. It comes from the disk where the same records gave it before: a build
     of many programs would make the sketches of each anew.
     """
+    families = (workload.family,) if workload.family else ()
+    # Taken first: of records that come meanwhile, the next call knows that they are new.
+    state = database.state(families, (workload.id,))
     relatives = [
         *other_threads(database, workload, target, toolchain),
         *database.relatives(workload, where, toolchain),
@@ -109,11 +112,7 @@ def transferred(
     if not relatives:
         return None
     sources = {r.measurement.id: r for r in relatives}
-    tried: list[str] = []
-    if workload.family:
-        tried = database.measurement_ids(family=workload.family, target=where, limit=LEARNED)
-    records = [toolchain.generation, *sources, *tried]
-    name = remembered.key(func, target, "transfer", *records)
+    name = remembered.key(func, target, "transfer", toolchain.generation, state)
     choices = remembered.choices_of(target)
     if choices is not None:
         kept = choices.get(name, lambda content: _recalled(content, func, sources))
