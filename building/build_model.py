@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
-from ..codegen.sequence import joined
+from ..codegen.sequence import Function, Place, Stamp, Step, joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
@@ -18,16 +19,15 @@ from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
 from ..runtime.model import Model
 from ..runtime.module import Origin
-from ..runtime.profile import Instrumented
+from ..runtime.profile import STAMP_BYTES, Instrumented, signatures
 from ..target import Target
 from ..tir.node import CHECK
 from ..tuning_db import TuningDatabase
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
-from .instrumented import functions, instrumented
 from .model_evidence import Kernel, evidence_of
-from .model_steps import poisoned, root, steps_of
+from .model_steps import Steps, poisoned, root, steps_of
 from .origins import not_tuned, together
 from .stages import Stages
 from .weights import Weights
@@ -138,3 +138,32 @@ def compile_graph(
         partial(instrumented, plan, where),
         stage,
     )
+
+
+def functions(plan: Steps[Any]) -> tuple[Function, Function]:
+    """The functions that a profile calls: one with the time between its steps, and an empty one."""
+    timed, empty = signatures(plan.signature, len(plan.steps))
+    return (timed, tuple(_stamped(plan, Place(len(plan.signature.arguments))))), (empty, ())
+
+
+def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
+    """The modules that a profile calls, of kernels that are compiled already."""
+    timed, empty = (to_module(joined(*function, target)) for function in functions(plan))
+    return Instrumented(timed, empty)
+
+
+def _stamped(plan: Steps[Any], place: Place) -> Iterator[Step]:
+    """The steps, each between two stamps, after two that tell what a stamp takes."""
+    number = 0
+
+    def stamp() -> Stamp:
+        nonlocal number
+        number += 1
+        return Stamp(replace(place, offset=(number - 1) * STAMP_BYTES))
+
+    yield stamp()
+    yield stamp()
+    for step in plan.steps:
+        yield stamp()
+        yield step
+        yield stamp()

@@ -7,18 +7,21 @@ that is an input, a constant or another output too is copied at the end.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from ..base import dtypes
 from ..codegen.compiled import Compiled
 from ..codegen.sequence import Call, Copy, Fill, Place, Step
 from ..graph.groups import Group, is_view
-from ..graph.ir import Constant, Graph, Value
+from ..graph.ir import Constant, Graph, Node, Value
+from ..graph.limits import open_limits
+from ..graph.operator import Limits, find
+from ..runtime.guards import Guard
 from ..runtime.model import WEIGHTS
-from ..runtime.signature import Argument, Signature
+from ..runtime.signature import Argument, Signature, compact_strides
 from .memory_plan import Block, Plan, live, plan
-from .model_guards import Guards
 from .weights import Weights
 
 V = TypeVar("V")
@@ -164,3 +167,36 @@ def _blocks(
         if size:
             blocks[number] = Block(size, number, number)
     return blocks
+
+
+class Guards:
+    """The guards of groups, in their order, each once: which indices are compared with limits."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._limits = open_limits(graph)
+        self._sources = {v: s for s in graph.sources for v in s.outputs if v is not None}
+        self._known = set[tuple[Value, Limits]]()
+
+    def of(self, group: Group, place: Callable[[Value], Place]) -> Iterator[Guard]:
+        """Those of a group's indices that no group before it has."""
+        for node in group.nodes:
+            for value, limits in self._limits.get(node, ()):
+                key = value, replace(limits, operand=0)
+                if key not in self._known:
+                    self._known.add(key)
+                    yield self._guard(node, value, limits, place(value))
+
+    def _guard(self, node: Node, value: Value, limits: Limits, place: Place) -> Guard:
+        """What the indices of a node have to be, named as in the file that it was read from."""
+        source = self._sources.get(node.outputs[0])
+        name = node.operator if source is None else f"{source.operator} {source.name}".rstrip()
+        operand = find(node.operator).operand_names[limits.operand]
+        data, offset = Argument(operand, value.dtype, value.shape), place.offset
+        if limits.column is not None:
+            shape, columns = value.shape[:-1], value.shape[-1]
+            strides = tuple(n * columns for n in compact_strides(shape))
+            data = replace(data, shape=shape, strides=strides)
+            offset += limits.column * dtypes.nbytes(value.dtype)
+        lowest, highest = dtypes.int_limits(value.dtype)
+        least, most = max(limits.least, lowest), min(limits.greatest, highest)
+        return Guard(name, data, place.argument, offset, least, most, limits.column)
