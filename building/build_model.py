@@ -11,7 +11,7 @@ from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
-from ..codegen.sequence import Function, Place, Stamp, Step, joined
+from ..codegen.sequence import Address, Function, SequenceStep, Stamp, joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
@@ -143,7 +143,7 @@ def compile_graph(
 def functions(plan: Steps[Any]) -> tuple[Function, Function]:
     """The functions that a profile calls: one with the time between its steps, and an empty one."""
     timed, empty = signatures(plan.signature, len(plan.steps))
-    return (timed, tuple(_stamped(plan, Place(len(plan.signature.arguments))))), (empty, ())
+    return (timed, tuple(_stamped(plan, Address(len(plan.signature.arguments))))), (empty, ())
 
 
 def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
@@ -152,7 +152,7 @@ def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
     return Instrumented(timed, empty)
 
 
-def _stamped(plan: Steps[Any], place: Place) -> Iterator[Step]:
+def _stamped(plan: Steps[Any], place: Address) -> Iterator[SequenceStep]:
     """The steps, each between two stamps, after two that tell what a stamp takes."""
     number = 0
 

@@ -14,7 +14,7 @@ from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import check_name
 from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
-from ..codegen.sequence import Call, Place, joined
+from ..codegen.sequence import Address, KernelCall, joined
 from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func
@@ -163,10 +163,10 @@ def _steps(program: Func, pieces: Sequence[Piece], kernels: Sequence[Compiled]) 
             elif argument.packing is not None:
                 arguments[numbers[operand]] = argument
     memory = plan(blocks)
-    places: dict[Operand | int, Place] = {p: Place(n) for p, n in numbers.items()}
-    places |= {key: Place(None, offset) for key, offset in memory.offsets.items()}
+    places: dict[Operand | int, Address] = {p: Address(n) for p, n in numbers.items()}
+    places |= {key: Address(None, offset) for key, offset in memory.offsets.items()}
     steps = tuple(
-        Call(kernel, tuple(places[o] for o in piece.operands), places.get(n))
+        KernelCall(kernel, tuple(places[o] for o in piece.operands), places.get(n))
         for n, (piece, kernel) in enumerate(zip(pieces, kernels, strict=True))
     )
     signature = replace(signature, arguments=tuple(arguments), workspace_bytes=memory.bytes)
