@@ -26,7 +26,7 @@ from ..tuning_db import TuningDatabase
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
-from .model_evidence import Kernel, evidence_of
+from .model_evidence import evidence_of
 from .model_steps import Steps, poisoned, root, steps_of
 from .origins import not_tuned, together
 from .stages import Stages
@@ -109,7 +109,7 @@ def compile_graph(
     except NotTunedError as error:
         again = [*map(ways.choices, distinct)]
         raise not_tuned(graph.name, target, allow, again, error) from error
-    kernels = {func: Kernel(func, *one) for func, one in zip(distinct, made, strict=True)}
+    kernels = dict(zip(distinct, made, strict=True))
     called = [kernels[func] for func in funcs]
     codes = [kernel.compiled for kernel in called]
     with stage("pack"):
