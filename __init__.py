@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain, kernels
+    from .building.check_operator import check_graph_op
     from .building.providers import register_provider
     from .graph import Graph
     from .graph.provider import Provider
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .importers.onnx import import_onnx
     from .importers.stablehlo import import_stablehlo
     from .importers.torch import import_torch
+    from .importers.user_operators import graph_op, imported_op
     from .lab import plot
     from .runtime import Module, load
     from .runtime.model import Model
@@ -109,12 +111,15 @@ __all__ = [
     "build",
     "build_all",
     "build_library",
+    "check_graph_op",
     "errors",
     "explain",
     "fusion_groups",
+    "graph_op",
     "import_onnx",
     "import_stablehlo",
     "import_torch",
+    "imported_op",
     "kernels",
     "lab",
     "load",
@@ -150,6 +155,7 @@ _HOMES = {
     "import_onnx": ".importers.onnx",
     "import_stablehlo": ".importers.stablehlo",
     "import_torch": ".importers.torch",
+    "imported_op": ".importers.user_operators",
     "Module": ".runtime",
     "Schedule": ".schedule",
     "Target": ".target",
@@ -160,7 +166,9 @@ _HOMES = {
     "build": ".building.build",
     "build_all": ".building.build",
     "build_library": ".building.build",
+    "check_graph_op": ".building.check_operator",
     "explain": ".building.build",
+    "graph_op": ".importers.user_operators",
     "kernels": ".building.build",
     "load": ".runtime",
     "open_run": ".autotune.show.recorded_run",

@@ -174,6 +174,12 @@ def largest_float(dtype: str) -> float:
 
 
 @cache
+def extremes(dtype: str) -> tuple[float, float]:
+    """What no value of a dtype is below, and above: infinities of floats."""
+    return (-math.inf, math.inf) if is_float(dtype) else int_limits(dtype)
+
+
+@cache
 def int_limits(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer (or bool) dtype."""
     facts = info(dtype)

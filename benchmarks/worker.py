@@ -30,9 +30,12 @@ def main() -> None:
         print(json.dumps(worker.answer(json.loads(line))), file=answers, flush=True)
 
 
-def pin(threads: int) -> None:
-    """Leave the libraries no more processors than threads, and tell them so; before they load."""
-    if hasattr(os, "sched_setaffinity"):
+def pin(threads: int, *, processors: bool = True) -> None:
+    """Leave the libraries no more processors than threads, and tell them so; before they load.
+
+    Without `processors` they are only told: the process may move to one that is free.
+    """
+    if processors and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     for name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM", "HL"):
         os.environ[f"{name}_NUM_THREADS"] = str(threads)

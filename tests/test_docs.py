@@ -37,6 +37,7 @@ import pytest
 import tilewright
 from tilewright.cli.main import main as command_line
 from tilewright.codegen.cuda.nvcc import nvcc
+from tilewright.importers import user_operators
 from tilewright.schedule import PRIMITIVES
 from tilewright.target import CPUS
 
@@ -201,8 +202,8 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def registry() -> Iterator[None]:
-    """Leave no primitives, instructions and processors of a page behind."""
-    registries: list[dict[str, Any]] = [PRIMITIVES, CPUS]
+    """Leave no primitives, instructions, operators and processors of a page behind."""
+    registries: list[dict[Any, Any]] = [PRIMITIVES, CPUS, *user_operators.TABLES]
     before = [dict(registry) for registry in registries]
     with forgotten():
         yield

@@ -57,6 +57,7 @@ TRAINED = {
     "group norm": Layer(lambda x, n: n(x), torch.nn.GroupNorm(2, 4)),
     "layer norm": Layer(lambda x, n: n(x), torch.nn.LayerNorm(6)),
     "max pool": Layer(lambda x: F.max_pool2d(x.round(), 3, 2, 1, ceil_mode=True)),
+    "adaptive max pool": Layer(lambda x: F.adaptive_max_pool2d(x.round(), (3, 4))),
     "mean pool": Layer(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
     "inner mean pool": Layer(lambda x: F.avg_pool2d(x, 2, 1, 1, count_include_pad=False)),
     "adaptive": Layer(lambda x: F.adaptive_avg_pool2d(x, (3, 4)) + F.adaptive_avg_pool2d(x, 1)),

@@ -49,10 +49,25 @@ from .visit import nested, stored_buffers, substitute, walk
 
 
 def check_reductions(func: Func) -> None:
-    """Raise `VerifyError` for a store of a block with reduce variables that is no such update."""
+    """Raise `VerifyError` for a store of a block with reduce variables that is no such update.
+
+    Also for elements that are reduced over nothing: no visit would run their init.
+    """
     for block, loops in _blocks(func.body, ()):
         if any(i.kind is IterKind.REDUCE for i in block.iters):
             _Iteration(block, loops).check()
+            _check_begins(block)
+
+
+def _check_begins(block: Block) -> None:
+    empty = [i for i in block.iters if i.extent == 0]
+    if block.init is not None and empty and all(i.kind is IterKind.REDUCE for i in empty):
+        raise VerifyError(
+            "block {0} reduces nothing: {1} has no iterations, and its init never runs",
+            block.label.name,
+            empty[0].var.name,
+            hint="store the value of the init in a block of its own",
+        )
 
 
 def orders_visits(block: Block) -> bool:

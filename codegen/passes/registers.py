@@ -36,7 +36,7 @@ from ...tir.ir import (
     shuffle,
 )
 from ...tir.lanes import spaced
-from ...tir.visit import rewrite_children, walk, with_func_body
+from ...tir.visit import map_tuple, rewrite_children, walk, with_func_body
 from .rewrite import adjacent, allocated, statements
 
 SCOPE = "register"
@@ -96,9 +96,10 @@ def _store(s: Store, slots: dict[Buffer, _Slots], expr: Callable[[Any], Any]) ->
     if s.buffer in slots:
         slot, where = slots[s.buffer].place(s.buffer, _elements(s))
         return Store(slot, where, value, mask)
-    if value is s.value and mask is s.mask:
+    indices = map_tuple(s.indices, expr)
+    if value is s.value and mask is s.mask and indices is s.indices:
         return s
-    return Store(s.buffer, s.indices, value, mask)
+    return Store(s.buffer, indices, value, mask)
 
 
 class _Slots(NamedTuple):

@@ -77,29 +77,37 @@ def attention(
         raise ModelError("scale is {0}, expected a number above 0", scale)
     factor = b.constant(math.sqrt(scale), q.dtype)
     # Heads that share keys are one more dimension, along which those broadcast.
-    own = reshaped(b, q, (batch, groups, heads // groups, rows, size))
-    keys = reshaped(b, k, (batch, groups, 1, columns, k.shape[3]))
-    values = reshaped(b, v, (batch, groups, 1, columns, v.shape[3]))
-    scores = b.add(
+    shared = heads // groups
+    first = (batch, heads) if shared == 1 else (batch, groups, shared)
+    own = reshaped(b, q, (*first, rows, size))
+    keys, values = (
+        x if shared == 1 else reshaped(b, x, (batch, groups, 1, columns, x.shape[3]))
+        for x in (k, v)
+    )
+    scores = products = b.add(
         "matmul", b.add("multiply", own, factor), b.add("multiply", keys, factor), transpose_b=True
     )
-    scores = products = reshaped(b, scores, (batch, heads, rows, columns))
     if cap > 0:
         bound = b.constant(cap, q.dtype)
         scores = b.add("multiply", b.add("tanh", b.add("divide", scores, bound)), bound)
     capped = scores
     bias, blind_rows = _bias(b, seen, rows, columns, q.dtype)
-    scores = scores if bias is None else b.add("add", scores, bias)
-    weights = b.add("softmax", cast_to(b, scores, precision or q.dtype), axis=3)
+    if bias is not None:
+        if bias.type.rank == 4 and shared > 1:
+            each, by_head, *rest = bias.shape
+            split = (1, 1) if by_head == 1 else (groups, shared)
+            bias = reshaped(b, bias, (each, *split, *rest))
+        scores = b.add("add", scores, bias)
+    weights = b.add("softmax", cast_to(b, scores, precision or q.dtype), axis=len(first) + 1)
     if bias is not None and blind_rows:
         largest = b.add("max", bias, axes=(bias.type.rank - 1,), keepdims=True)
         blind = b.add("equal", largest, b.constant(-math.inf, bias.dtype))
         if not isinstance(blind, Constant) or blind.data.any():
             weights = b.add("where", blind, b.constant(0, weights.dtype), weights)
     weights = cast_to(b, weights, q.dtype)
-    split = reshaped(b, weights, (batch, groups, heads // groups, rows, columns))
-    result = reshaped(b, b.add("matmul", split, values), (batch, heads, rows, v.shape[3]))
-    return result, (products, capped, scores, weights)
+    result = reshaped(b, b.add("matmul", weights, values), (batch, heads, rows, v.shape[3]))
+    shape = (batch, heads, rows, columns)
+    return result, tuple(reshaped(b, x, shape) for x in (products, capped, scores, weights))
 
 
 def _bias(b: Builder, seen: Seen, rows: int, columns: int, dtype: str) -> tuple[Value | None, bool]:

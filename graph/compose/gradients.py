@@ -12,6 +12,7 @@ from ..ir import Value
 from ..operator import Array
 from .basics import cast_to, part, reshaped, wide
 from .contraction import Convolution
+from .sampling import adaptive_bounds
 
 
 def weight_gradient(
@@ -58,8 +59,7 @@ def along_axis(b: Builder, x: Value, axis: int, matrix: Array) -> Value:
 
 def mean_window_matrix(extent: int, size: int) -> Array:
     """Adaptive means: (size, extent) weights, whose rows are means of parts of the extent."""
-    found = np.zeros((size, extent))
-    for i in range(size):
-        start, end = i * extent // size, -(-(i + 1) * extent // size)
-        found[i, start:end] = 1 / (end - start)
+    starts, ends = (places[:, None] for places in adaptive_bounds(extent, size))
+    places = np.arange(extent)
+    found: Array = ((places >= starts) & (places < ends)) / (ends - starts)
     return found

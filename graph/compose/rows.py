@@ -21,13 +21,15 @@ def reduced(b: Builder, operator: str, x: Value, axes: tuple[int, ...], *, keepd
     if x.type.size:
         return b.add(operator, x, axes=axes, keepdims=keepdims)
     shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keepdims or d not in axes]
-    lowest, highest = (0.0, 1.0) if x.dtype == "bool" else (-np.inf, np.inf)
-    if dtypes.is_integer(x.dtype):
-        lowest, highest = dtypes.int_limits(x.dtype)
-    unit = {"sum": 0, "prod": 1, "max": lowest, "min": highest, "mean": np.nan}[operator]
     if not dtypes.is_float(x.dtype) and operator == "mean":
         raise UnsupportedError("the mean of no elements of {0}", x.dtype)
-    return b.add("broadcast_to", b.constant(unit, x.dtype), shape=tuple(shape))
+    return b.add("broadcast_to", b.constant(unit(operator, x.dtype), x.dtype), shape=tuple(shape))
+
+
+def unit(operator: str, dtype: str) -> float:
+    """What a reduction of no elements is."""
+    lowest, highest = dtypes.extremes(dtype)
+    return {"sum": 0, "prod": 1, "max": lowest, "min": highest, "mean": math.nan}[operator]
 
 
 def in_float(b: Builder, operator: str, x: Value) -> Value:
@@ -124,8 +126,13 @@ def mean_and_inverse(
     """The mean, and one over the deviation, in the dtype that norms compute in."""
     own = cast_to(b, x, wide(x))
     _, mean, variance = moments(b, own, axes)
-    deviation = b.add("sqrt", b.add("add", variance, b.constant(epsilon, own.dtype)))
-    return mean, b.add("divide", b.constant(1, own.dtype), deviation)
+    return mean, inverse_deviation(b, variance, epsilon)
+
+
+def inverse_deviation(b: Builder, variance: Value, epsilon: float) -> Value:
+    """`1 / sqrt(variance + epsilon)`."""
+    deviation = b.add("sqrt", b.add("add", variance, b.constant(epsilon, variance.dtype)))
+    return b.add("divide", b.constant(1, variance.dtype), deviation)
 
 
 def rms_norm(b: Builder, x: Value, scale: Value, *, axis: int, epsilon: float) -> Value:

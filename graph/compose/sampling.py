@@ -40,28 +40,34 @@ class Window:
             after[n] = max(last * s + span - e - self.before[n], 0)
         return replace(self, after=tuple(after))
 
-    def counts(self, extents: Sequence[int], low: Sequence[int], high: Sequence[int]) -> Array:
-        """How many elements from `low` to `high` of the padded extents each window holds."""
+    def counts(
+        self, extents: Sequence[int], declared: Window, *, count_padding: bool = False
+    ) -> Array:
+        """How many elements each window holds, of those that are counted.
+
+        These are the elements, or with `count_padding` those of the padding that is `declared` too.
+        """
         result = np.ones((), np.float64)
         for n, e in enumerate(extents):
             k, s, d = self.kernel[n], self.strides[n], self.dilations[n]
             outputs = (self.before[n] + e + self.after[n] - (k - 1) * d - 1) // s + 1
             room(outputs, k)
             places = np.arange(outputs)[:, None] * s + np.arange(k) * d
-            inside = ((places >= low[n]) & (places < high[n])).sum(1)
+            low, high = self.before[n], self.before[n] + e
+            if count_padding:
+                low, high = 0, high + declared.after[n]
+            inside = ((places >= low) & (places < high)).sum(1)
             room(result.size, outputs)
             result = result[..., None] * inside
         return result
 
 
 def average_pool(
-    b: Builder, x: Value, window: Window, low: Sequence[int], high: Sequence[int]
+    b: Builder, x: Value, declared: Window, *, ceil: bool, count_padding: bool
 ) -> Value:
-    """Sums of windows over the counts, which are known: of places from `low` to `high`.
-
-    These are places in the padded dimensions.
-    """
-    counts = window.counts(x.shape[2:], low, high)
+    """Sums of windows over the counts, which are known (see `Window.counts`)."""
+    window = declared.with_last(x.shape[2:]) if ceil else declared
+    counts = window.counts(x.shape[2:], declared, count_padding=count_padding)
     total = window.of(b, "sum_pool", cast_to(b, x, wide(x)))
     if counts.min() == counts.max():
         counts = counts.reshape(-1)[:1].reshape(())
@@ -88,9 +94,9 @@ def largest(b: Builder, x: Value, along: Sequence[Array]) -> tuple[Value, Value]
     flat, known = (a.reshape(math.prod(sizes), -1) for a in np.broadcast_arrays(flat, known))
     rows = reshaped(b, x, (*x.shape[:first], math.prod(extents)))
     seen = b.add("take", rows, b.constant(flat, "int64"), axis=first)
-    least = -np.inf if dtypes.is_float(x.dtype) else dtypes.int_limits(x.dtype)[0]
     if not known.all():
-        seen = b.add("where", b.constant(known), seen, b.constant(least, x.dtype))
+        least = b.constant(dtypes.extremes(x.dtype)[0], x.dtype)
+        seen = b.add("where", b.constant(known), seen, least)
     last = seen.type.rank - 1
     chosen = b.add("argmax", seen, axis=last, keepdims=True)
     count = b.constant(np.arange(flat.shape[1]), "int64")
@@ -99,6 +105,12 @@ def largest(b: Builder, x: Value, along: Sequence[Array]) -> tuple[Value, Value]
     found = b.add("max", seen, axes=(last,)), b.add("sum", own, axes=(last,))
     value, place = (reshaped(b, v, (*x.shape[:first], *sizes)) for v in found)
     return value, place
+
+
+def adaptive_bounds(extent: int, size: int) -> tuple[Array, Array]:
+    """Where each of so many parts of an extent, which may overlap, starts and ends."""
+    places = np.arange(size) * extent
+    return places // size, -(-(places + extent) // size)
 
 
 def lp_pool(b: Builder, x: Value, p: int, window: Window | None) -> Value:

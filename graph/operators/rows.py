@@ -96,8 +96,7 @@ def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """What the largest and the smallest of no element are."""
-    name = dtypes.from_numpy(dtype)
-    return (-np.inf, np.inf) if dtypes.is_float(name) else dtypes.int_limits(name)
+    return dtypes.extremes(dtypes.from_numpy(dtype))
 
 
 def _largest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:

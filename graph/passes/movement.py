@@ -206,9 +206,7 @@ def _neutral(operator: str, dtype: str) -> float:
         return 1
     if operator in ("add", "subtract"):
         return -0.0 if operator == "add" and dtypes.is_float(dtype) else 0
-    if dtypes.is_float(dtype):
-        return -math.inf if operator == "maximum" else math.inf
-    low, high = dtypes.int_limits(dtype)
+    low, high = dtypes.extremes(dtype)
     return low if operator == "maximum" else high
 
 

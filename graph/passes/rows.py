@@ -226,6 +226,31 @@ def attention(b: Builder, node: Node) -> Value | None:
     return None
 
 
+def blind_rows(b: Builder, node: Node) -> Value | None:
+    """matmul(where(c, 0, w), v)   ->   where(c, 0, matmul(w, v)), where w is a softmax, c of rows
+
+    It leaves out the rows of queries that see no key, also where v is infinite.
+    """
+    weights, v = node.inputs
+    chosen = b.producer(without_views(b, weights), "where")
+    if chosen is None or any(node.attributes.values()) or not _alone(b, weights, chosen.output):
+        return None
+    blind, zero, rows = chosen.inputs
+    shape = (*rows.shape[:-1], v.shape[-1])
+    if (
+        number(zero) != 0
+        or b.producer(without_views(b, rows), "softmax") is None
+        or chosen.output.shape != rows.shape
+        or rows.shape[-1] != weights.shape[-1]
+        or blind.shape[-1:] != (1,)
+        or node.output.type.size != math.prod(shape)
+    ):
+        return None
+    product = b.add("matmul", reshaped(b, rows, weights.shape), v)
+    value = b.add("where", blind, zero, reshaped(b, product, shape))
+    return reshaped(b, value, node.output.shape)
+
+
 def _alone(b: Builder, value: Value, source: Value) -> bool:
     """Whether only one node reads a value, and each that it is a reshape of, down to the source."""
     while b.read_once(value):
@@ -273,4 +298,4 @@ def _batched(q: Value, k: Value, v: Value) -> bool:
     return bool(leading) and k.shape[:-2] == v.shape[:-2] == leading
 
 
-ATTENTION: Rules = {"matmul": [attention], "transpose": movement.RULES["transpose"]}
+ATTENTION: Rules = {"matmul": [attention, blind_rows], "transpose": movement.RULES["transpose"]}

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
-from ...graph.builder import Builder
-from ...graph.ir import Constant, Graph, Source, TensorType, Value
+from ...graph.ir import Graph, Source, TensorType, Value
 from ...graph.passes import integers
+from ..translation import Translation, UntranslatedError
 from ..unsupported import Reason, Unsupported, unsupported_error
 from .definitions import check_node, check_results
 from .foreign import Kept, emit, keep, kept_constant, names_of
@@ -58,7 +58,7 @@ def import_onnx(
     read = loaded(model)
     try:
         importer = _Importer(read, dict(shapes or {}), dict(constants or {}), foreign=foreign)
-        return importer.graph()
+        return importer.translated()
     except (onnx_ir.passes.PassError, OSError) as error:
         raise ModelError("the model cannot be read: {0}", error) from error
 
@@ -99,11 +99,7 @@ Known: TypeAlias = "Operand | Kept | None"
 """What a value of the file is; `None` if it is not known, as something is not supported."""
 
 
-class _UntranslatedError(Exception):
-    """An output of a body is not known, as something in it is not supported."""
-
-
-class _Importer:
+class _Importer(Translation):
     def __init__(
         self, model: Any, shapes: dict[str, Any], constants: dict[str, Any], *, foreign: bool
     ) -> None:
@@ -119,14 +115,11 @@ class _Importer:
         self.shapes = shapes
         self.bound: dict[str, int] = {}
         self.given = constants
-        name = model.graph.name or "model"
-        self.builder = Builder(name, integers.RULES)
+        super().__init__(model.graph.name or "model", integers.RULES)
         self.bodies = 0
         self.foreign = foreign
-        self.unsupported: list[tuple[str, str, Reason, str]] = []
-        self.sources: list[Source] = []
 
-    def graph(self) -> Graph:
+    def translated(self) -> Graph:
         from . import operators  # noqa: F401  # registers all
 
         top = self.model.graph
@@ -135,9 +128,7 @@ class _Importer:
         scope: dict[Any, Known] = {}
         self._inputs(top, scope)
         outputs = self._nodes(top, scope)
-        if self.unsupported:
-            raise unsupported_error(self.unsupported)
-        return replace(self.builder.graph(outputs), sources=tuple(self.sources))
+        return self.graph(outputs)
 
     def _inputs(self, graph: Any, scope: dict[Any, Known]) -> None:
         held = set(graph.initializers)
@@ -239,9 +230,9 @@ class _Importer:
             elif found is not None:
                 _check_declared(value, found.type, strict=strict)
                 outputs[value.name] = found
-            elif not self.unsupported:
+            elif not self.refused:
                 raise ModelError("the output {0} is computed by no node", value.name)
-        if kept and graph is self.model.graph and not self.unsupported:
+        if kept and graph is self.model.graph and not self.refused:
             made = self._emitted(kept)
             return {v.name: made.get(v.name) or outputs[v.name] for v in graph.outputs}
         return outputs
@@ -263,7 +254,7 @@ class _Importer:
             made = self.builder.constant(array(value.const_value), name=name)
         except Unsupported as problem:
             if not self.foreign:
-                self.unsupported.append((name, "initializer", problem.reason, problem.detail))
+                self.refuse(name, "initializer", problem)
                 return
             scope[value] = kept_constant(name, value.const_value)
             return
@@ -271,100 +262,75 @@ class _Importer:
         scope[value] = made
 
     def _node(self, node: Any, scope: dict[Any, Known], read: set[Any]) -> None:
+        name, domain = node.name or "", domain_of(node)
+        version = self.versions.get(domain, 1)
+
+        def keep(_problem: Unsupported) -> None:
+            with self.node(name, node.op_type):
+                self._keep(node, scope, read)
+
+        with self.node(name, node.op_type, keep if self.foreign else None):
+            translate = find(domain, node.op_type, version)
+            inputs = self._operands(node, scope)
+            operands = tuple(value for value in inputs if not isinstance(value, Kept))
+            in_bodies = (scope.get(value) for value in _captured(node))
+            if len(operands) < len(inputs) or any(isinstance(v, Kept) for v in in_bodies):
+                raise Unsupported(Reason.TYPE, "what kept nodes compute")
+            given = [v.dtype if isinstance(v, Value) else None for v in operands]
+            check_node(node, domain, version, given)
+            seen = OnnxNode(
+                node.op_type,
+                domain,
+                version,
+                name,
+                operands,
+                {name: _attribute(a) for name, a in node.attributes.items()},
+                tuple(output in read for output in node.outputs),
+                partial(self._body, node, scope),
+            )
+            made = translate(self.builder, seen)
+            results = (made,) if isinstance(made, Value | Items) else tuple(made)
+            check_results(node, domain, version, operands, results)
+            scope.update(zip(node.outputs, results, strict=False))
+            self.source(name, node.op_type, _tensors(operands), _tensors(results))
+
+    def _operands(self, node: Any, scope: dict[Any, Known]) -> list[Known]:
+        """What a node reads. Raises `UntranslatedError` if that is not supported."""
         inputs: list[Known] = []
         for operand in node.inputs:
             if operand is None or not operand.name:
                 inputs.append(None)
             elif operand in scope:
                 inputs.append(scope[operand])
-            elif self.unsupported:
-                self._look_up(node)
-                return  # it is an output of what is not translated
+            elif self.refused:
+                raise UntranslatedError
             else:
-                raise ModelError(
-                    "{0} reads {1}, which no node computes", node.op_type, operand.name
-                )
-        domain = domain_of(node)
+                raise ModelError("it reads {0}, which no node computes", operand.name)
+        return inputs
 
-        def body(name: str, values: Sequence[Operand] = ()) -> tuple[Operand, ...]:
-            self.bodies += 1
-            if self.bodies > MAX_BODIES:
-                raise Unsupported(Reason.OPERATOR, f"loops of more than {MAX_BODIES} bodies in all")
-            inner = node.attributes[name].as_graph()
-            own = dict(scope)
-            own.update(zip(inner.inputs, values, strict=False))
-            self._nodes(inner, own)
-            results = [own.get(value) for value in inner.outputs]
-            if None in results:
-                raise _UntranslatedError
-            if any(isinstance(value, Kept) for value in results):
-                raise Unsupported(Reason.DATA_DEPENDENT, f"a type in the body {name}")
-            return tuple(value for value in results if isinstance(value, Value | Items))
+    def _body(
+        self, node: Any, scope: dict[Any, Known], name: str, values: Sequence[Operand] = ()
+    ) -> tuple[Operand, ...]:
+        """What a body among the attributes of a node returns for values of its inputs."""
+        self.bodies += 1
+        if self.bodies > MAX_BODIES:
+            raise Unsupported(Reason.OPERATOR, f"loops of more than {MAX_BODIES} bodies in all")
+        inner = node.attributes[name].as_graph()
+        own = dict(scope)
+        own.update(zip(inner.inputs, values, strict=False))
+        self._nodes(inner, own)
+        results = [own.get(value) for value in inner.outputs]
+        if None in results:
+            raise UntranslatedError
+        if any(isinstance(value, Kept) for value in results):
+            raise Unsupported(Reason.DATA_DEPENDENT, f"a type in the body {name}")
+        return tuple(value for value in results if isinstance(value, Value | Items))
 
-        operands = [v for v in inputs if not isinstance(v, Kept)]
-        in_bodies = (scope.get(value) for value in _captured(node))
-        if len(operands) < len(inputs) or any(isinstance(v, Kept) for v in in_bodies):
-            self._keep(node, inputs, scope, read)
-            return
-        try:
-            translate = find(domain, node.op_type, self.versions.get(domain, 1))
-            given = [v.dtype if isinstance(v, Value) else None for v in operands]
-            check_node(node, domain, self.versions.get(domain, 1), given)
-            seen = OnnxNode(
-                node.op_type,
-                domain,
-                self.versions.get(domain, 1),
-                node.name or "",
-                tuple(operands),
-                {name: _attribute(a) for name, a in node.attributes.items()},
-                tuple(output in read for output in node.outputs),
-                body,
-            )
-            made = translate(self.builder, seen)
-            results = (made,) if isinstance(made, Value | Items) else tuple(made)
-            check_results(node, domain, self.versions.get(domain, 1), operands, results)
-        except _UntranslatedError:
-            return  # what is not supported in the body has been noted
-        except Unsupported as problem:
-            self._not_translated(node, problem, inputs, scope, read)
-            return
-        except UnsupportedError as problem:  # of compositions, which refuse dtypes
-            self._not_translated(node, Unsupported(Reason.DTYPE, str(problem)), inputs, scope, read)
-            return
-        except ModelError as error:
-            raise ModelError(
-                "node {0} ({1}): {2}", node.name or "without a name", node.op_type, error
-            ) from error
-        except Exception as error:  # values that no translation expects, such as steps of 0
-            raise ModelError(
-                "node {0} ({1}) is malformed: {2!r}",
-                node.name or "without a name", node.op_type, error,
-            ) from error  # fmt: skip
-        scope.update(zip(node.outputs, results, strict=False))
-        values = [v for r in results for v in (r.values if isinstance(r, Items) else (r,))]
-        stand = (None if isinstance(value, Constant) else value for value in values)
-        passes = set(inputs).issuperset(results)
-        self.sources.append(Source(node.name or "", node.op_type, tuple(stand), passes))
-
-    def _not_translated(
-        self,
-        node: Any,
-        problem: Unsupported,
-        inputs: Sequence[Known],
-        scope: dict[Any, Known],
-        read: set[Any],
-    ) -> None:
-        if self.foreign:
-            self._keep(node, inputs, scope, read)
-        else:
-            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
-
-    def _keep(
-        self, node: Any, inputs: Sequence[Known], scope: dict[Any, Known], read: set[Any]
-    ) -> None:
+    def _keep(self, node: Any, scope: dict[Any, Known], read: set[Any]) -> None:
         """Keep a node as it is, to be run by a provider."""
         import onnx_ir
 
+        inputs = self._operands(node, scope)
         given = {o.name: v for o, v in zip(node.inputs, inputs, strict=True) if v is not None}
         given |= {v.name: known for v in _captured(node) if (known := scope.get(v)) is not None}
         proto = onnx_ir.serde.serialize_node(node)
@@ -373,23 +339,20 @@ class _Importer:
             if output not in read:
                 proto.output[place] = ""
         declared = {v.name: _declared(v) for v in node.outputs}
-        try:
-            made = keep(self.builder, proto, given, declared, self.versions)
-        except Unsupported as problem:
-            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
-            return
+        made = keep(self.builder, proto, given, declared, self.versions)
         scope.update(zip(node.outputs, made, strict=True))
         values = tuple(value for value in made if isinstance(value, Value))
         if values:
             self.sources.append(Source(node.name or "", node.op_type, values))
 
-    def _look_up(self, node: Any) -> None:
-        """Note that an operator is not supported, of a node whose operands are not known."""
-        domain = domain_of(node)
-        try:
-            find(domain, node.op_type, self.versions.get(domain, 1))
-        except Unsupported as problem:
-            self.unsupported.append((node.name or "", node.op_type, problem.reason, problem.detail))
+
+def _tensors(values: Sequence[Operand | None]) -> list[Value]:
+    """Values, those of sequences too."""
+    found: list[Value] = []
+    for value in values:
+        if value is not None:
+            found += value.values if isinstance(value, Items) else (value,)
+    return found
 
 
 def _declared(value: Any) -> Any:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import ModelError, UnsupportedError
+from ...base import dtypes
+from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.ir import Constant, Graph, Source, TensorType, Value
+from ...graph.ir import Constant, Graph, TensorType, Value
+from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported, unsupported_error
 from .module import argument_name, parsed, place, tensor_type
 from .table import TABLE, Entry, Op, empty, python
@@ -39,16 +42,15 @@ def import_stablehlo(program: Any, name: str = "") -> Graph:
     from . import operators  # noqa: F401  # registers all
 
     if isinstance(program, jax.export.Exported):
-        return _Importer(parsed(program.mlir_module_serialized), name or program.fun_name).graph(
-            _Exported(program)
-        )
+        module = parsed(program.mlir_module_serialized)
+        return _Program(module, name or program.fun_name).translated(_Exported(program))
     if not isinstance(program, str | bytes | bytearray):
         raise ModelError(
             "expected a program of jax.export, or text or bytecode of StableHLO, found {0}",
             type(program).__name__,
             hint="jax.export.export(jax.jit(f))(*args) makes one of a function",
         )
-    return _Importer(parsed(program), name).graph(None)
+    return _Program(parsed(program), name).translated(None)
 
 
 class _Exported:
@@ -89,7 +91,7 @@ def _argument_path(path: Sequence[Any]) -> str:
     return f"{second.key}{own}" if first.idx else f"arg{second.idx}{own}"
 
 
-class _Importer:
+class _Program(Translation):
     """The values of a program, and what of it is not supported."""
 
     def __init__(self, module: Any, name: str) -> None:
@@ -100,31 +102,26 @@ class _Importer:
                 self.functions[python(operation.attributes["sym_name"])] = operation
         symbol = module.operation.attributes
         known = python(symbol["sym_name"]) if "sym_name" in symbol else ""
-        self.builder = Builder(name or str(known).removeprefix("jit_") or "model")
+        super().__init__(name or str(known).removeprefix("jit_") or "model")
         self.scope: dict[Any, Value] = {}
         self.active: list[str] = []
-        self.unsupported: dict[tuple[str, str, Reason, str], None] = {}
-        self.sources: list[Source] = []
 
-    def graph(self, exported: _Exported | None) -> Graph:
+    def translated(self, exported: _Exported | None) -> Graph:
         main = self._main()
         block = main.regions[0].blocks[0]
         self._inputs(list(block.arguments), exported)
-        try:
-            results: Sequence[Value | None] = self._operations(block, lifted=False)
-        except _UntranslatedError:
-            results = []
-        if self.unsupported:
-            raise unsupported_error(list(self.unsupported))
+        results: list[Value] = []
+        with suppress(UntranslatedError):
+            results = self._operations(block, lifted=False)
+        self.check()
         infos = main.attributes.get("res_attrs", None)
         attributes = ({},) * len(results) if infos is None else python(infos)
         outputs: dict[str, Value] = {}
         for info, value in zip(attributes, results, strict=True):
-            assert value is not None
             outputs[_unique(_output_name(info.get("jax.result_info", "")), outputs)] = value
         if not outputs:
             raise ModelError("the program has no outputs")
-        return replace(self.builder.graph(outputs), sources=tuple(self.sources))
+        return self.graph(outputs)
 
     def _main(self) -> Any:
         """The main function, or the only one."""
@@ -146,11 +143,11 @@ class _Importer:
             name = _unique(own or f"arg{k}", self.builder.inputs)
             try:
                 if argument is None:
-                    self.builder.input(name, TensorType(_dtype_of(aval), tuple(aval.shape)))
+                    self.builder.input(name, _type_of(aval))
                 else:
                     self.scope[argument] = self.builder.input(name, tensor_type(argument.type))
             except Unsupported as problem:
-                self._refuse(name, "input", problem)
+                self.refuse(name, "input", problem)
 
     def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]:
         """What a block returns for values of its arguments."""
@@ -180,7 +177,7 @@ class _Importer:
         try:
             return [self.scope[value] for value in raw.operands]
         except KeyError:
-            raise _UntranslatedError from None
+            raise UntranslatedError from None
 
     def _operation(self, raw: Any, *, lifted: bool) -> None:
         name = raw.name.removeprefix("stablehlo.")
@@ -188,34 +185,15 @@ class _Importer:
             name = f"custom_call @{python(raw.attributes['call_target_name'])}"
         for result in raw.results:  # of the iteration before
             self.scope.pop(result, None)
-        try:
+        with self.node(place(raw), name):
             entry = _find(name, lifted=lifted)
             types = [tensor_type(result.type) for result in raw.results]
             op = Op(name, self._operands(raw), types, raw, self, lifted)
             made = self._made(entry, op)
-        except _UntranslatedError:
-            return  # what is not supported has been noted
-        except Unsupported as problem:
-            self._refuse(place(raw), name, problem)
-            return
-        except UnsupportedError as problem:  # of compositions, which refuse dtypes
-            self._refuse(place(raw), name, Unsupported(Reason.DTYPE, str(problem)))
-            return
-        except ModelError as error:
-            raise ModelError("{0} ({1}): {2}", place(raw), name, error) from error
-        except Exception as error:  # values that no translation expects
-            raise ModelError(
-                "{0} ({1}) is not understood: {2!r}", place(raw), name, error
-            ) from error
-        for result, value, wanted in zip(raw.results, made, types, strict=True):
-            if value.dtype != wanted.dtype or (value.shape != wanted.shape and not lifted):
-                raise ModelError(
-                    "{0} ({1}) is {2}, by StableHLO {3}", place(raw), name, value.type, wanted
-                )
-            self.scope[result] = value
-        stand = tuple(None if isinstance(value, Constant) else value for value in made)
-        passes = set(op.operands).issuperset(made)
-        self.sources.append(Source(place(raw), raw.name, stand, passes))
+            if lifted:  # of whatever shape: it is declared for scalars
+                types = [TensorType(t.dtype, v.shape) for t, v in zip(types, made, strict=True)]
+            self.scope.update(zip(raw.results, checked(made, types, "StableHLO"), strict=True))
+            self.source(place(raw), raw.name, op.operands, made)
 
     def _made(self, entry: Entry, op: Op) -> Sequence[Value]:
         if op.results and not op.lifted and not any(type.size for type in op.results):
@@ -224,13 +202,6 @@ class _Importer:
             op = replace(op, operands=_narrowed(self.builder, op))
         made = entry.translate(self.builder, op)
         return (made,) if isinstance(made, Value) else tuple(made)
-
-    def _refuse(self, name: str, operator: str, problem: Unsupported) -> None:
-        self.unsupported[name, operator, problem.reason, problem.detail] = None
-
-
-class _UntranslatedError(Exception):
-    """An operand is the result of an operation that is not supported."""
 
 
 def _narrowed(b: Builder, op: Op) -> Sequence[Value]:
@@ -257,12 +228,15 @@ def _find(name: str, *, lifted: bool) -> Entry:
     return entry
 
 
-def _dtype_of(aval: Any) -> str:
-    from ...base import dtypes
+def _type_of(aval: Any) -> TensorType:
+    import jax
 
+    if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key):  # modules have the words of keys
+        like = jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+        aval = jax.eval_shape(jax.random.key_data, like)
     if aval.dtype.name not in dtypes.SCALARS:
         raise Unsupported(Reason.DTYPE, aval.dtype.name)
-    return str(aval.dtype.name)
+    return TensorType(str(aval.dtype.name), tuple(aval.shape))
 
 
 def _identifier(path: str) -> str:

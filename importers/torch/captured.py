@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
+from ...graph.builder import Builder
 from ...graph.ir import Graph, TensorType, Value
-from ..unsupported import Reason, Unsupported, unsupported_error
-from .program import Result, _array, _Importer, _is_node, _place, _type
+from ..unsupported import Reason, Unsupported
+from .nodes import AtenNodes, array_of, is_node, place, tensor_type
 from .table import TABLE
 
 
@@ -66,7 +67,20 @@ def import_captured(module: Any, constants: Mapping[int, Any], name: str) -> Cap
     """
     from . import operators  # noqa: F401  # registers all
 
-    return _CapturedImporter(name, constants).captured(module)
+    nodes = AtenNodes(name, module)
+    inputs: dict[int, Tensor] = {}
+    numbers = {}
+    for number, node in enumerate(n for n in module.graph.nodes if n.op == "placeholder"):
+        numbers[node] = number
+        held = _argument(nodes, node, constants.get(number))
+        if held is not None:
+            inputs[number] = held
+    *body, end = module.graph.nodes
+    for node in body:
+        _as_aten(node)
+    outputs, values = _results(nodes, end.args[0], nodes.translate(), numbers)
+    nodes.check()
+    return Captured(nodes.graph(values), inputs, outputs) if values else None
 
 
 @cache
@@ -80,74 +94,52 @@ def decompositions() -> Mapping[Any, Any]:
     return {o: d for o, d in table.items() if str(o).removeprefix("aten.") not in TABLE}
 
 
-class _CapturedImporter(_Importer):
-    def __init__(self, name: str, constants: Mapping[int, Any]) -> None:
-        super().__init__(None, name)
-        self.constants = constants
-
-    def captured(self, module: Any) -> Captured | None:
-        nodes = list(module.graph.nodes)
-        scope: dict[Any, Result] = {}
-        inputs: dict[int, Tensor] = {}
-        numbers = {}
-        for number, node in enumerate(n for n in nodes if n.op == "placeholder"):
-            numbers[node] = number
-            held = self._argument(node, self.constants.get(number), scope)
-            if held is not None:
-                inputs[number] = held
-        for node in nodes:
-            _as_aten(node)
-        self.module = module
-        results = self._nodes(module.graph, scope)
-        outputs, values = self._results(nodes[-1].args[0], results, numbers)
-        if self.unsupported:
-            raise unsupported_error(self.unsupported)
-        if not values:
+def _argument(nodes: AtenNodes, node: Any, constant: Any) -> Tensor | None:
+    """Its form, if the argument is an input of the graph."""
+    example = node.meta.get("val")
+    try:
+        if not hasattr(example, "dtype"):
+            nodes.scope[node] = example  # a number, which the program has where it is used
             return None
-        graph = replace(self.builder.graph(values), sources=tuple(self.sources))
-        return Captured(graph, inputs, outputs)
-
-    def _argument(self, node: Any, constant: Any, scope: dict[Any, Any]) -> Tensor | None:
-        """Its form, if the argument is an input of the graph."""
-        example = node.meta.get("val")
-        try:
-            if not hasattr(example, "dtype"):
-                scope[node] = example  # a number, which the program has where it is used
-                return None
-            if constant is not None:
-                scope[node] = self.builder.constant(_array(constant), name=node.name)
-                return None
-            held = _form(example)
-            order = _order(held)
-            lies = TensorType(_type(example).dtype, tuple(held.shape[d] for d in order))
-            value = self.builder.input(node.name, lies)
-            scope[node] = self._transposed(value, _inverse(order))
-        except Unsupported as problem:
-            self.unsupported.append((_place(node), "input", problem.reason, problem.detail))
+        if constant is not None:
+            nodes.scope[node] = nodes.builder.constant(array_of(constant), name=node.name)
             return None
-        return held
+        held = _form(example)
+        order = _order(held)
+        lies = TensorType(tensor_type(example).dtype, tuple(held.shape[d] for d in order))
+        value = nodes.builder.input(node.name, lies)
+        nodes.scope[node] = _transposed(nodes.builder, value, _inverse(order))
+    except Unsupported as problem:
+        nodes.refuse(place(node), "input", problem)
+        return None
+    return held
 
-    def _results(
-        self, returned: Sequence[Any], results: Sequence[Any], numbers: Mapping[Any, int]
-    ) -> tuple[tuple[Output, ...], dict[str, Value]]:
-        outputs: list[Output] = []
-        values: dict[str, Value] = {}
-        for place, (node, result) in enumerate(zip(returned, results, strict=True)):
-            if not _is_node(node):
-                outputs.append(Known(node))
-            elif node in numbers:
-                outputs.append(Given(numbers[node]))
-            elif isinstance(result, Value):
-                form = _dense(_form(node.meta["val"]))
-                values[f"output_{place}"] = self._transposed(result, _order(form))
-                outputs.append(form)
-            elif not self.unsupported:  # else its operands are what is not supported
-                raise ModelError("output {0} is no tensor, found {1!r:.80}", place, result)
-        return tuple(outputs), values
 
-    def _transposed(self, value: Value, axes: Sequence[int]) -> Value:
-        plain = list(axes) == sorted(axes)
-        return value if plain else self.builder.add("transpose", value, axes=tuple(axes))
+def _results(
+    nodes: AtenNodes,
+    returned: Sequence[Any],
+    results: Sequence[Any],
+    numbers: Mapping[Any, int],
+) -> tuple[tuple[Output, ...], dict[str, Value]]:
+    outputs: list[Output] = []
+    values: dict[str, Value] = {}
+    for number, (node, result) in enumerate(zip(returned, results, strict=True)):
+        if not is_node(node):
+            outputs.append(Known(node))
+        elif node in numbers:
+            outputs.append(Given(numbers[node]))
+        elif isinstance(result, Value):
+            form = _dense(_form(node.meta["val"]))
+            values[f"output_{number}"] = _transposed(nodes.builder, result, _order(form))
+            outputs.append(form)
+        elif not nodes.refused:  # else its operands are what is not supported
+            raise ModelError("output {0} is no tensor, found {1!r:.80}", number, result)
+    return tuple(outputs), values
+
+
+def _transposed(b: Builder, value: Value, axes: Sequence[int]) -> Value:
+    plain = list(axes) == sorted(axes)
+    return value if plain else b.add("transpose", value, axes=tuple(axes))
 
 
 def _as_aten(node: Any) -> None:
@@ -162,7 +154,7 @@ def _as_aten(node: Any) -> None:
 
 def _form(example: Any) -> Tensor:
     """The form of a tensor in memory of the processor. Raises `Unsupported` for others."""
-    type_ = _type(example)
+    type_ = tensor_type(example)
     if example.device.type != "cpu":
         raise Unsupported(Reason.TYPE, f"a tensor on the device {example.device}")
     return _dense(Tensor(type_.shape, tuple(map(int, example.stride())), example.dtype))

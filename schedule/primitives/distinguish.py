@@ -140,12 +140,18 @@ def distinguish_updates(
         require_read_first(fn, first.label, buffer, first.label)
     before = {label for label, place in positions.items() if start < place < positions[block]}
     old = copy_of(buffer, f"{buffer.name}_before")
+    updated = False
 
     def visit(n: Any) -> Any:
+        """Loads before the store are of the values before, those after it of what it stored."""
+        nonlocal updated
         if type(n) is Buffer:
             return n
         n = rewrite_children(n, visit)
-        return _replace(n, buffer=old) if type(n) is Load and n.buffer is buffer else n
+        if type(n) is Store and n.buffer is buffer:
+            updated = True
+        before = type(n) is Load and n.buffer is buffer and not updated
+        return _replace(n, buffer=old) if before else n
 
     new = with_regions(_replace(found, body=visit(found.body)))
     fn = redirect(replace(fn, found, new, old), before, buffer, old)

@@ -205,3 +205,19 @@ def test_sums_of_hundreds_of_vectors_are_compiled_from_deep_calls(rows: int, cpu
         return compiled(depth - 1) if depth else compile_func(sch.func, target)
 
     assert compiled(300).image
+
+
+def test_what_is_carried_may_be_an_index() -> None:
+    func = parse("""
+@tw.script
+def f(A: T.Buffer((6, 5), "float32"), R: T.Buffer((1,), "int64"), Y: T.Buffer((2, 5), "float32")):
+    T.inplace(Y, R)
+    for i in range(6):
+        R[0] = 1 - R[0]
+        for j in range(5):
+            Y[T.minimum(T.maximum(R[0], 0), 1), j] = A[i, j]
+            Y[T.minimum(T.maximum(1 - R[0], 0), 1), j] = A[T.minimum(T.maximum(R[0], 0), 5), j]
+""")
+    a, _, y = random_arguments(func)
+    for first in (0, 1):
+        check(func, [a, np.array([first]), y], rtol=0.0)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-from .jax_models import (
+from benchmarks.jax_modules import (
     attention,
     block,
     conv,
@@ -729,6 +729,16 @@ def _control(c: Cases) -> None:
         keys,
     )
     c.case(
+        "random_bits_of_hardware",
+        lambda k: jax.random.normal(jax.random.wrap_key_data(k, impl="rbg"), (3, 5)),
+        np.array([3, 1 << 31, 5, 7], np.uint32),
+    )
+    c.case(
+        "random_bits_of_threefry",
+        lambda k: lax.rng_bit_generator(k, (3, 5), algorithm=lax.RandomAlgorithm.RNG_THREE_FRY),
+        np.array([3, 1 << 31, 5, 7], np.uint32),
+    )
+    c.case(
         "dropout",
         lambda k, x: jnp.where(jax.random.bernoulli(k, 0.8, x.shape), x / 0.8, 0),
         keys,
@@ -756,7 +766,8 @@ def _refused(c: Cases) -> None:
         refused="DATA_DEPENDENT",
     )
     c.case(
-        "random_bits_of_hardware",
-        lambda: jax.random.normal(jax.random.key(0, impl="rbg"), (3,)),
-        refused="OPERATOR",
+        "random_poisson",
+        lambda k: jax.random.poisson(k, 2.0, (5,)),
+        np.array([1, 2], np.uint32),
+        refused="DATA_DEPENDENT",
     )

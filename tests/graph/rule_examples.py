@@ -150,6 +150,13 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "f: float32[2, 5, 6] = reshape(e, shape=(2, 5, 6)); y: float32[2, 5, 3] = matmul(f, v)",
          "attention"),
     ],
+    "blind_rows": [
+        ("s: float32[2, 3, 5, 6], m: float32[2, 1, 5, 1], v: float32[6, 6, 4]",
+         "const z: float32[] = 0; c: bool[2, 1, 5, 1] = less(m, z); w: float32[2, 3, 5, 6] = softmax(s, axis=3);"
+         "e: float32[2, 3, 5, 6] = where(c, z, w);"
+         "f: float32[6, 5, 6] = reshape(e, shape=(6, 5, 6)); y: float32[6, 5, 4] = matmul(f, v)",
+         "less softmax reshape matmul reshape where reshape"),
+    ],
     "in_float32": [
         ("x: float16[2, 3], z: float16[3]",
          "a: float16[2, 3] = exp(x); b: float16[2, 3] = multiply(a, z);"

@@ -19,6 +19,8 @@ import jax.numpy as jnp
 
 import tilewright as tw
 from tilewright.base.errors import ModelError, UnsupportedError
+from tilewright.graph.builder import Builder
+from tilewright.graph.compose.random_bits import philox, threefry
 from tilewright.graph.ir import Graph
 
 from .jax_cases import cases
@@ -249,18 +251,98 @@ def test_places_in_windows_that_overlap_and_equal_elements() -> None:
     check(jax.grad(total), x)
 
 
-def test_random_numbers_are_those_of_jax_bit_for_bit() -> None:
-    keys = np.array([[1, 2], [3, 1 << 31]], np.uint32)
+DRAWS: dict[str, Any] = {
+    "uniform": lambda key: jax.random.uniform(key, (5, 7)),
+    "uniform of few bits": lambda key: jax.random.uniform(key, (5,), jnp.bfloat16),
+    "bernoulli": lambda key: jax.random.bernoulli(key, 0.3, (11,)),
+    "integers": lambda key: jax.random.randint(key, (9,), -5, 17),
+    "bits": lambda key: jax.random.bits(key, (7,), "uint8"),
+    "split": lambda key: jax.random.key_data(jax.random.split(key, 3)),
+    "fold_in": lambda key: jax.random.key_data(jax.random.fold_in(key, 7)),
+    "permutation": lambda key: jax.random.permutation(key, 9),
+    "unused": lambda key: jnp.ones(3),
+}
 
-    def draw(key: Any) -> Any:
-        return jax.random.bits(key, (5,)), jax.random.uniform(key, (3,)), jax.random.split(key)
 
-    graph = tw.import_stablehlo(exported(jax.vmap(draw), keys))
-    for own, other in zip(graph.reference(keys), jax.vmap(draw)(keys), strict=True):
-        np.testing.assert_array_equal(own, other)
-    bits = tw.import_stablehlo(exported(lambda key: jax.random.uniform(key, (3,)), keys[0]))
-    own = tw.build(bits, "cpu -threads=1")(keys[0])
-    np.testing.assert_array_equal(own, jax.random.uniform(keys[0], (3,)))
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("generator", ["threefry2x32", "rbg"])
+def test_random_numbers_are_those_of_jax_bit_for_bit(generator: str, name: str) -> None:
+    key = jax.random.key(3 << 40 | 5, impl=generator)
+    words, draw = np.asarray(jax.random.key_data(key)), DRAWS[name]
+    graph = tw.import_stablehlo(exported(draw, key))
+    (own,) = graph.reference(words)
+    np.testing.assert_array_equal(own, jax.jit(draw)(key))
+    if name in ("uniform", "split"):
+        np.testing.assert_array_equal(tw.build(graph, "cpu -threads=1")(words), own)
+
+
+def test_normal_numbers_are_as_exact_as_their_functions() -> None:
+    keys = np.array([[1, 2], [3, 1 << 31]], np.uint32)  # of the older kind
+    draw = jax.vmap(lambda key: jax.random.normal(key, (40,)))
+    own = tw.build(tw.import_stablehlo(exported(draw, keys)), "cpu -threads=1")(keys)
+    np.testing.assert_allclose(own, draw(keys), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", jax.lax.RandomAlgorithm.__members__.values())
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_random_bits_and_the_next_state(algorithm: Any, dtype: str) -> None:
+    for state in ([1, 2, 3, 4], [5, 6, (1 << 32) - 1, (1 << 32) - 1]):  # the counter overflows
+        given = np.array(state, np.uint32)
+        for shape in ((6,), (7,), (3, 5), (5, 3, 5), (3, 4, 6), (), (0,)):
+            with jax.enable_x64(True):
+
+                def draw(state: Any, shape: Any = shape) -> Any:
+                    return jax.lax.rng_bit_generator(state, shape, dtype, algorithm)
+
+                graph = tw.import_stablehlo(exported(draw, given))
+                wanted = [np.asarray(value) for value in jax.jit(draw)(given)]
+            for own, other in zip(graph.reference(given), wanted, strict=True):
+                assert own.dtype == other.dtype
+                np.testing.assert_array_equal(own, other)
+
+
+def random_bits(algorithm: str, words: int, dtype: str = "ui32") -> tw.Graph:
+    state, bits = f"tensor<{words}xui64>", f"tensor<4x{dtype}>"
+    return tw.import_stablehlo(
+        f"""func.func @main(%state: {state}) -> ({state}, {bits}) {{
+          %0:2 = "stablehlo.rng_bit_generator"(%state) {{
+            rng_algorithm = #stablehlo<rng_algorithm {algorithm}>
+          }} : ({state}) -> ({state}, {bits})
+          return %0#0, %0#1 : {state}, {bits} }}"""
+    )
+
+
+def test_a_state_of_three_words_has_a_counter_of_two() -> None:
+    last = np.uint64((1 << 64) - 1)
+    state, bits = random_bits("PHILOX", 3).reference(np.array([0, last, last], np.uint64))
+    assert state.tolist() == [0, 0, 0]
+    state, bits = random_bits("PHILOX", 3).reference(np.zeros(3, np.uint64))
+    assert state.tolist() == [0, 1, 0]
+    assert bits.tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    signed = random_bits("PHILOX", 3, "i32").reference(np.zeros(3, np.uint64))[1]
+    np.testing.assert_array_equal(signed, bits.view(np.int32))
+    for algorithm, words, dtype in (("THREE_FRY", 3, "ui32"), ("DEFAULT", 2, "f32")):
+        with pytest.raises(UnsupportedError) as caught:
+            random_bits(algorithm, words, dtype)
+        assert [r[1] for r in caught.value.data["reasons"]] == ["rng_bit_generator"]
+
+
+@pytest.mark.parametrize(
+    ("generator", "counter", "key", "wanted"),
+    [
+        (philox, [0] * 4, [0] * 2, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        (philox, [0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (threefry, [0] * 2, [0] * 2, "6b200159 99ba4efe"),
+        (threefry, [0xFFFFFFFF] * 2, [0xFFFFFFFF] * 2, "1cb996fc bb002be7"),
+        (threefry, [0x243F6A88, 0x85A308D3], [0x13198A2E, 0x03707344], "c4923a9c 483df7a0"),
+    ],
+)
+def test_known_answers(generator: Any, counter: list[int], key: list[int], wanted: str) -> None:
+    """Those that the authors of the generators publish."""
+    b = Builder("answers")
+    given = [[b.constant(word, "uint32") for word in words] for words in (counter, key)]
+    found = [b.graph({"y": v}).reference()[0].item() for v in generator(b, *given)]
+    assert " ".join(f"{word:08x}" for word in found) == wanted
 
 
 def test_what_the_page_shows_runs() -> None:

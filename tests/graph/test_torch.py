@@ -493,10 +493,10 @@ def test_what_is_no_call_of_an_operator_is_refused() -> None:
         call = graph.call_method("cos", (relu.args[0],))
     call.meta = dict(relu.meta)
     relu.args = (call,)
-    from tilewright.importers.torch.program import _Importer
+    from tilewright.importers.torch.program import translated
 
     with pytest.raises(UnsupportedError) as caught:
-        _Importer(program, "").graph()
+        translated(program, "")
     assert [r[2:] for r in caught.value.data["reasons"]] == [("OPERATOR", "call_method")]
 
 

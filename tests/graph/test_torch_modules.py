@@ -16,7 +16,7 @@ from tilewright.graph.ir import Graph
 
 torch: Any = pytest.importorskip("torch")
 
-from .torch_modules import MODULES  # noqa: E402  # it imports torch
+from benchmarks.torch_modules import MODULES  # noqa: E402  # it imports torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -27,17 +27,10 @@ def kernels(graph: Graph) -> Callable[..., Any]:
 
 def compare(name: str, runner: Callable[[Graph], Callable[..., Any]]) -> None:
     """The results are as near to those in float64 as PyTorch's own, but for a factor."""
-    make, needs = MODULES[name]
-    if find_spec(needs) is None:
-        pytest.skip(f"{needs} is not installed")
-    torch.manual_seed(0)
-    module, args = make()
-    module = module.eval()
-    for key, buffer in module.named_buffers():
-        if key.endswith("running_var"):
-            buffer.uniform_(0.5, 1.5)
-        elif key.endswith("running_mean"):
-            buffer.normal_(0, 0.1)
+    sample = MODULES[name]
+    if find_spec(sample.needs) is None:
+        pytest.skip(f"{sample.needs} is not installed")
+    module, args = sample.seeded()
     run = runner(tw.import_torch(torch.export.export(module, args)))
     found = run(*(a.numpy() for a in args))
     found = found if isinstance(found, tuple) else (found,)

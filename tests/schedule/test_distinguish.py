@@ -134,6 +134,25 @@ def test_updates_again_and_again() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "Z[v] = A[v] - 5\n            W[v] = Z[v] * 3",
+        "Z[v] = Z[v] * 2\n            W[v] = Z[v] * 3",
+        "W[v] = Z[v] * 3\n            Z[v] = Z[v] * 2",
+        "W[v] = Z[v] * 3\n            Z[v] = Z[v] * 2\n            W[v] = W[v] + Z[v]",
+        "Z[v] = Z[v] * 2\n            if Z[v] > 3:\n                W[v] = Z[v]",
+    ],
+)
+def test_loads_after_the_update_read_what_it_stored(body: str) -> None:
+    text = str(updated("A[v]")).replace("Z[v] = A[v]\n", body + "\n")
+    func = parse(text.replace("updated(", 'updated(W: T.Buffer((6,), "int32"), '))
+    sch = Schedule(func)
+    sch.distinguish_updates(sch.get_block("Z"), 0)
+    check_meaning(func, sch.func)
+    check_compiled(func, sch.func)
+
+
+@pytest.mark.parametrize(
     ("func", "message"),
     [
         (updated("Z[5 - v] + 1"), "block Z does not update each element of Z by itself"),

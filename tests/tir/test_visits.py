@@ -17,6 +17,7 @@ from tilewright.tir.verify import verify
 from tilewright.tir.visits import check_visits
 
 from ..long import examples
+from ..refusals import refused
 
 HEAD = """
 def f(A: T.Buffer((17, 16), "float32"), X: T.Buffer((17,), "float32"),
@@ -383,3 +384,20 @@ def test_reductions_are_refused_where_visits_are_wrong() -> None:
             with pytest.raises(VerifyError):
                 check_visits(survey)
     assert min(counts.values()) > 10
+
+
+def test_a_reduction_that_has_elements_has_iterations() -> None:
+    text = """
+@tw.script
+def f(Y: T.Buffer(({0}, {1}), "int64"), Z: T.Buffer(({0},), "int64")):
+    for i, j in T.grid({0}, {1}):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                Z[vi] = 4
+            Z[vi] = T.minimum(Z[vi], Y[vi, vj])
+"""
+    for sizes in ((0, 3), (0, 0), (2, 1)):
+        verify(parse(text.format(*sizes)))
+    with refused(VerifyError, "Z", "vj"):
+        verify(parse(text.format(2, 0)))

@@ -92,12 +92,8 @@ def max_pool(b: Builder, node: OnnxNode) -> Value:
 @onnx_op("AveragePool")
 def average(b: Builder, node: OnnxNode) -> Value:
     """Of the elements of a window, or with `count_include_pad` of the declared padding too."""
-    window, extents = _window(node), node[0].shape[2:]
-    high = [p + e for p, e in zip(window.before, extents, strict=True)]
-    low: Sequence[int] = window.before
-    if node.attribute("count_include_pad", 0):
-        low, high = [0] * len(high), [n + a for n, a in zip(high, window.after, strict=True)]
-    return average_pool(b, node[0], _whole(node, window), low, high)
+    ceil, padding = (bool(node.attribute(n, 0)) for n in ("ceil_mode", "count_include_pad"))
+    return average_pool(b, node[0], _window(node), ceil=ceil, count_padding=padding)
 
 
 @onnx_op("LpPool")

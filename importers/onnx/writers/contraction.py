@@ -105,7 +105,7 @@ def max_pool(w: Writer, node: Node, x: str) -> str:
     pads = _pads(node)
     holds = all(p < k for p, k in zip(pads, a["kernel"] * 2, strict=True))
     if any(pads) and not (holds and set(a["dilations"]) == {1}):
-        least = -np.inf if dtypes.is_float(w.dtypes[own]) else dtypes.int_limits(dtype)[0]
+        least = dtypes.extremes(w.dtypes[own])[0]
         own, pads = _surrounded(w, node, own, least), [0] * len(pads)
     found = w.add(
         "MaxPool", own, kernel_shape=a["kernel"], strides=a["strides"], pads=pads,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import rows
 from ....graph.compose.basics import cast_to, part, reshaped
@@ -47,17 +46,8 @@ def reduction_of(op: Op) -> str | None:
 
 def is_unit(operator: str, value: Value) -> bool:
     """Whether it is known that a value changes nothing in a reduction."""
-    if not isinstance(value, Constant):
-        return False
-    dtype = value.dtype
-    low, high = (
-        (-math.inf, math.inf)
-        if dtypes.is_float(dtype)
-        else (0, 1)
-        if dtype == "bool"
-        else dtypes.int_limits(dtype)
-    )
-    return bool(value.data == {"sum": 0, "prod": 1, "max": low, "min": high}[operator])
+    unit = rows.unit(operator, value.dtype)
+    return isinstance(value, Constant) and bool(value.data == unit)
 
 
 @hlo("reduce")

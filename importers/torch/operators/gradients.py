@@ -15,7 +15,7 @@ from ....graph.compose.movement import sliced
 from ....graph.ir import Constant, TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import TABLE, Number, aten, spread
-from .window import Sizes, _batched, _window
+from .window import Sizes, batched, pool_window
 
 
 def _plain(b: Builder, operator: str, out: TensorType, *given: object, **options: object) -> Value:
@@ -82,8 +82,7 @@ def batch_norm_of_training(
     scale = b.constant(np.ones(channels), own) if weight is None else weight
     shift = b.constant(np.zeros(channels), own) if bias is None else bias
     value = rows.batch_norm(b, x, scale, shift, mean, variance, eps)
-    root = b.add("sqrt", b.add("add", variance, b.constant(eps, own)))
-    inverse = b.add("divide", b.constant(1, own), root)
+    inverse = rows.inverse_deviation(b, variance, eps)
 
     def moved(running: Value, new: Value) -> Value:
         old = times(b, cast_to(b, running, own), 1 - momentum)
@@ -130,20 +129,13 @@ def convolution_gradients(
     return of_input, of_weight, of_bias
 
 
-@aten("max_pool2d_with_indices_backward")
+@aten("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward")
 def max_pool_gradient(
-    b: Builder,
-    out: TensorType,
-    gradient: Value,
-    x: Value,
-    _kernel: Sizes,
-    _stride: Sizes,
-    _padding: Sizes,
-    _dilation: Sizes,
-    _ceil_mode: bool,
-    indices: Value,
+    b: Builder, out: TensorType, gradient: Value, x: Value, *options: object
 ) -> Value:
     """Each gradient is added where its window had the largest element, in the order of windows."""
+    *_windows, indices = options
+    assert isinstance(indices, Value)
     planes = x.type.size // (x.shape[-1] * x.shape[-2])
     zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=(planes, x.type.size // planes))
     size = gradient.type.size // planes
@@ -167,14 +159,10 @@ def _average_pool_gradient(
     if divisor_override is not None:
         raise Unsupported(Reason.ATTRIBUTE, f"divisor_override={divisor_override}")
     extents = x.shape[-rank:]
-    declared = _window(extents, kernel, stride, padding, 1, False)
+    declared = pool_window(rank, kernel, stride, padding)
     window = declared.with_last(extents) if ceil_mode else declared
-    high = [p + e for p, e in zip(declared.before, extents, strict=True)]
-    low: Sequence[int] = declared.before
-    if count_include_pad:
-        low, high = [0] * rank, [n + a for n, a in zip(high, declared.after, strict=True)]
-    counts = window.counts(extents, low, high)
-    own = _batched(b, gradient, rank)
+    counts = window.counts(extents, declared, count_padding=count_include_pad)
+    own = batched(b, gradient, rank)
     planes = own.shape[0] * own.shape[1]
     scaled = b.add("multiply", cast_to(b, own, wide(x)), b.constant(1 / counts, wide(x)))
     flat = reshaped(b, scaled, (planes, 1, *own.shape[2:]))

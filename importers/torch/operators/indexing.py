@@ -147,7 +147,9 @@ def _scattered(
     if reduction == "none":
         return put(x, updates, reduction)
     if not include_self:
-        x = put(x, all_of(_unit(reduction, x.dtype)), "none")
+        low, high = dtypes.extremes(x.dtype)
+        unit = {"mul": 1, "max": low, "min": high}.get(reduction, 0)
+        x = put(x, all_of(unit), "none")
     total = put(x, updates, "add" if reduction == "mean" else reduction)
     if reduction != "mean":
         return total
@@ -160,13 +162,6 @@ def _scattered(
     if dtypes.is_float(x.dtype):
         return b.add("divide", total, counts)
     return floor_divided(b, total, counts)
-
-
-def _unit(reduction: str, dtype: str) -> float:
-    if reduction in ("max", "min"):
-        low, high = dtypes.int_limits(dtype) if dtypes.is_integer(dtype) else (-np.inf, np.inf)
-        return low if reduction == "max" else high
-    return 1 if reduction == "mul" else 0
 
 
 @aten("scatter.src", "scatter.value")
@@ -227,8 +222,7 @@ def index_reduce(
         axis = in_rank(dim, x.type.rank)
         shape = [index.type.size if d == axis else 1 for d in range(x.type.rank)]
         index = b.add("broadcast_to", reshaped(b, index, shape), shape=source.shape)
-    own = _REDUCTIONS[reduce]
-    return _scattered(b, out, x, dim, index, source, own, include_self=include_self)
+    return scatter_reduce(b, out, x, dim, index, source, reduce, include_self=include_self)
 
 
 @aten("put")

@@ -258,13 +258,15 @@ def _put(b: Builder, out: TensorType, x: Value, source: Value, places: Array) ->
     return reshaped(b, b.add("scatter", flat, at, updates, axis=0), out.shape)
 
 
-def _of_strides(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Array:
-    """The places of a view in the elements as they lie."""
+def _of_strides(x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Array:
+    """The places of a view in the elements as they lie: in row-major order, as importers ask."""
     room(*size)
     places = np.full((1,) * len(size), offset or 0)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         shape = [extent if d == axis else 1 for d in range(len(size))]
         places = places + (np.arange(extent) * step).reshape(shape)
+    if places.size and places.max() >= x.type.size:
+        raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
     return places
 
 
@@ -277,10 +279,7 @@ def as_strided(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Value:
-    """Of elements that lie in row-major order, which the importer asks for."""
-    places = _of_strides(size, stride, storage_offset)
-    if places.size and places.max() >= x.type.size:
-        raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
+    places = _of_strides(x, size, stride, storage_offset)
     return b.add("take", reshaped(b, x, (x.type.size,)), b.constant(places, "int64"), axis=0)
 
 
@@ -300,10 +299,7 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Value:
-    places = _of_strides(size, stride, storage_offset)
-    if places.size and places.max() >= x.type.size:
-        raise Unsupported(Reason.ATTRIBUTE, "elements that the tensor is a view of")
-    return _put(b, out, x, source, places)
+    return _put(b, out, x, source, _of_strides(x, size, stride, storage_offset))
 
 
 @aten("unfold")

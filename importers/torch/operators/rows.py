@@ -175,7 +175,7 @@ def _extreme(operator: str, b: Builder, _out: TensorType, x: Value, dim: int) ->
         return x, cast_to(b, x, "int64")
     axis = in_rank(dim, x.type.rank)
     own = cast_to(b, x, "int32") if x.dtype == "bool" else x
-    low, high = _ends(own.dtype)
+    low, high = dtypes.extremes(own.dtype)
     seen = _until(b, own, axis, low if operator == "max" else high)
     value = b.add(operator, seen, axes=(seen.type.rank - 1,), keepdims=True)
     # Of equal elements the last one that is seen: no later one has a place.
@@ -188,10 +188,6 @@ def _extreme(operator: str, b: Builder, _out: TensorType, x: Value, dim: int) ->
     place = b.add("max", chosen, axes=(seen.type.rank - 1,))
     value = cast_to(b, reshaped(b, value, value.shape[:-1]), x.dtype)
     return _back(b, value, axis), _back(b, place, axis)
-
-
-def _ends(dtype: str) -> tuple[float, float]:
-    return (-math.inf, math.inf) if dtypes.is_float(dtype) else dtypes.int_limits(dtype)
 
 
 aten("cummax")(partial(_extreme, "max"))
@@ -484,6 +480,5 @@ def instance_norm(
     channels = x.shape[1]
     scale = _ones(b, mean.dtype, channels) if weight is None else weight
     shift = b.constant(np.zeros(channels), mean.dtype) if bias is None else bias
-    root = b.add("sqrt", b.add("add", variance, b.constant(eps, variance.dtype)))
-    inverse = b.add("divide", b.constant(1, variance.dtype), root)
-    return rows.batch_norm(b, x, scale, shift, mean, variance, eps), mean, inverse
+    value = rows.batch_norm(b, x, scale, shift, mean, variance, eps)
+    return value, mean, rows.inverse_deviation(b, variance, eps)

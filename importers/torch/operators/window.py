@@ -15,6 +15,7 @@ from ....graph.compose.sampling import (
     Along,
     Kernel,
     Window,
+    adaptive_bounds,
     average_pool,
     largest,
     nearest,
@@ -28,29 +29,23 @@ from ..table import aten, spread
 Sizes = Sequence[int] | int
 
 
-def _batched(b: Builder, x: Value, rank: int) -> Value:
+def batched(b: Builder, x: Value, rank: int) -> Value:
     """With a batch of one in front, if there is none."""
     return x if x.type.rank == rank + 2 else reshaped(b, x, (1, *x.shape))
 
 
-def _window(
-    extents: Sequence[int],
-    kernel: Sizes,
-    stride: Sizes,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
+def pool_window(
+    rank: int, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes = 1
 ) -> Window:
-    rank = len(extents)
+    """The window of pooling, with the padding that is declared."""
     own = spread(kernel, rank)
-    strides = spread(stride or kernel, rank)
     edges = spread(padding, rank)
-    window = Window(own, strides, edges, edges, spread(dilation, rank))
-    return window.with_last(extents) if ceil_mode else window
+    return Window(own, spread(stride or kernel, rank), edges, edges, spread(dilation, rank))
 
 
 def _max_pool(
     rank: int,
+    with_places: bool,
     b: Builder,
     out: TensorType,
     x: Value,
@@ -59,26 +54,14 @@ def _max_pool(
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-) -> Value:
-    own = _batched(b, x, rank)
-    window = _window(own.shape[2:], kernel, stride, padding, dilation, ceil_mode)
-    return reshaped(b, window.of(b, "max_pool", own), out.shape)
-
-
-def _max_pool_places(
-    rank: int,
-    b: Builder,
-    out: TensorType,
-    x: Value,
-    kernel: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Sequence[Value]:
+) -> Value | Sequence[Value]:
     """The largest elements of windows, and their places in the image."""
     extents = x.shape[x.type.rank - rank :]
-    window = _window(extents, kernel, stride, padding, dilation, ceil_mode)
+    window = pool_window(rank, kernel, stride, padding, dilation)
+    window = window.with_last(extents) if ceil_mode else window
+    value = reshaped(b, window.of(b, "max_pool", batched(b, x, rank)), out.shape)
+    if not with_places:
+        return value
     along = []
     for d, extent in enumerate(extents):
         span = (window.kernel[d] - 1) * window.dilations[d] + 1
@@ -86,7 +69,6 @@ def _max_pool_places(
         taps = np.arange(window.kernel[d]) * window.dilations[d] - window.before[d]
         places = np.arange(outputs)[:, None] * window.strides[d] + taps
         along.append(np.where((places >= 0) & (places < extent), places, -1))
-    value = _max_pool(rank, b, out, x, kernel, stride, padding, dilation, ceil_mode)
     return value, largest(b, x, along)[1]
 
 
@@ -96,16 +78,16 @@ def _adaptive_max(
     first = x.type.rank - rank
     along = []
     for extent, size in zip(x.shape[first:], out.shape[first:], strict=True):
-        places, ends = _parts(extent, size)
-        along.append(np.where(places < ends[:, None], places, -1))
+        places, inside = _parts(extent, size)
+        along.append(np.where(inside, places, -1))
     return largest(b, x, along)
 
 
 def _parts(extent: int, size: int) -> tuple[Array, Array]:
-    """The places of each of so many parts, which may overlap, as far as the ends of them."""
-    starts = np.arange(size) * extent // size
-    ends = -(-(np.arange(1, size + 1) * extent) // size)
-    return starts[:, None] + np.arange((ends - starts).max(initial=0)), ends
+    """The places (size, longest) of the elements of each part, and which of them are in it."""
+    starts, ends = adaptive_bounds(extent, size)
+    places = starts[:, None] + np.arange((ends - starts).max(initial=0))
+    return places, places < ends[:, None]
 
 
 def _average_pool(
@@ -120,19 +102,15 @@ def _average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Value:
-    own = _batched(b, x, rank)
-    extents = own.shape[2:]
-    declared = _window(extents, kernel, stride, padding, 1, False)
-    window = declared.with_last(extents) if ceil_mode else declared
-    high = [p + e for p, e in zip(declared.before, extents, strict=True)]
-    if divisor_override is not None:
-        total = window.of(b, "sum_pool", cast_to(b, own, wide(x)))
-        mean = times(b, total, 1 / divisor_override)
-        return reshaped(b, cast_to(b, mean, x.dtype), out.shape)
-    low: Sequence[int] = declared.before
-    if count_include_pad:
-        low, high = [0] * rank, [n + a for n, a in zip(high, declared.after, strict=True)]
-    return reshaped(b, average_pool(b, own, window, low, high), out.shape)
+    own = batched(b, x, rank)
+    window = pool_window(rank, kernel, stride, padding)
+    if divisor_override is None:
+        mean = average_pool(b, own, window, ceil=ceil_mode, count_padding=count_include_pad)
+        return reshaped(b, mean, out.shape)
+    window = window.with_last(own.shape[2:]) if ceil_mode else window
+    total = window.of(b, "sum_pool", cast_to(b, own, wide(x)))
+    mean = times(b, total, 1 / divisor_override)
+    return reshaped(b, cast_to(b, mean, x.dtype), out.shape)
 
 
 def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: Sizes) -> Value:
@@ -145,8 +123,8 @@ def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: S
         extent, size = x.shape[axis], out.shape[axis]
         if size == extent:
             continue
-        places, ends = _parts(extent, size)
-        weights = (places < ends[:, None]) / (ends - places[:, 0])[:, None]
+        places, inside = _parts(extent, size)
+        weights = inside / inside.sum(1, keepdims=True)
         places = np.minimum(places, extent - 1)
         value = b.add(
             "resample", value, b.constant(places, "int32"), b.constant(weights, wide(x)), axis=axis
@@ -155,8 +133,8 @@ def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: S
 
 
 for _rank in (1, 2, 3):
-    aten(f"max_pool{_rank}d")(partial(_max_pool, _rank))
-    aten(f"max_pool{_rank}d_with_indices")(partial(_max_pool_places, _rank))
+    aten(f"max_pool{_rank}d")(partial(_max_pool, _rank, False))
+    aten(f"max_pool{_rank}d_with_indices")(partial(_max_pool, _rank, True))
     aten(f"avg_pool{_rank}d")(partial(_average_pool, _rank))
     aten(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, _rank))
     if _rank > 1:

@@ -1,0 +1,213 @@
+"""Translating the nodes of a graph of ATen operators, exported or captured, one by one."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ModelError
+from ...graph.ir import TensorType, Value
+from ...graph.mapped import shared
+from ...graph.operator import Array
+from ..translation import Translation, UntranslatedError, checked
+from ..unsupported import Reason, Unsupported
+from .table import TABLE, Translate, dtype_name
+
+Result: TypeAlias = "Value | tuple[Value, ...]"
+
+_PLACES = frozenset({"device", "layout", "memory_format", "non_blocking", "pin_memory"})
+"""Arguments that say where elements lie, not what they are."""
+_DATA_DEPENDENT = frozenset(
+    {
+        "_assert_scalar.default",
+        "_local_scalar_dense.default",
+        "masked_select.default",
+        "nonzero.default",
+        "sym_size.int",
+    }
+)
+_OF_MEMORY = frozenset(
+    {"as_strided.default", "as_strided_copy.default", "as_strided_scatter.default"}
+)
+"""Operators on elements as they lie in memory."""
+_CHECKS = frozenset({"_assert_tensor_metadata.default"})
+"""Operators that compare dtypes, which are known."""
+
+
+class AtenNodes(Translation):
+    """The values of a graph of ATen operators; `scope` has them by nodes."""
+
+    def __init__(self, name: str, module: Any) -> None:
+        super().__init__(name)
+        self.module = module
+        self.scope: dict[Any, Result] = {}
+
+    def translate(self) -> list[Result | None]:
+        """The results of the graph, `None` for those not known. Arguments are in the scope."""
+        results: list[Result | None] = []
+        for node in self.module.graph.nodes:
+            if node.op == "call_function" and node.target is operator.getitem:
+                self._item(node)
+            elif node.op == "call_function":
+                self._node(node)
+            elif node.op == "output":
+                results = [
+                    self.scope.get(value) if is_node(value) else None for value in node.args[0]
+                ]
+            elif node.op == "get_attr":
+                self._attribute(node)
+            elif node.op != "placeholder":
+                self._refuse(node, Unsupported(Reason.OPERATOR, node.op))
+        return results
+
+    def _attribute(self, node: Any) -> None:
+        """A tensor that the module holds; others are of operators that refuse themselves."""
+        import torch
+
+        held = operator.attrgetter(node.target)(self.module)
+        if isinstance(held, torch.Tensor):
+            self.scope[node] = self.builder.constant(array_of(held), name=node.target)
+        elif not isinstance(held, torch.fx.GraphModule):
+            self._refuse(node, Unsupported(Reason.TYPE, type(held).__name__))
+
+    def _item(self, node: Any) -> None:
+        source, number = node.args
+        values = self.scope.get(source)
+        if isinstance(values, tuple) and number < len(values):
+            self.scope[node] = values[number]
+        elif values is not None:
+            self._refuse(source, Unsupported(Reason.ATTRIBUTE, f"result {number}"))
+
+    def _node(self, node: Any) -> None:
+        overload = str(node.target).removeprefix("aten.")
+        if overload in _CHECKS:
+            return
+        with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
+            translate = _find(node.target, overload)
+            args, kwargs = self._arguments(node)
+            if overload in _OF_MEMORY:
+                _check_order(node.args[0].meta["val"])
+            declared = [None if v is None else tensor_type(v) for v in _flat(node.meta["val"])]
+            first = next(t for t in declared if t is not None)
+            made = self._applied(translate, first, args, kwargs)
+            results = checked(made, declared, "PyTorch")
+            self.scope[node] = made if isinstance(made, Value) else results
+            read = [self.scope.get(n) for n in node.all_input_nodes]
+            self.source(place(node), str(node.target), read, results)
+
+    def _arguments(self, node: Any) -> tuple[Any, dict[str, Any]]:
+        """The arguments of a node, in which values of the graph stand for nodes."""
+
+        def known(argument: Any) -> Any:
+            if is_node(argument):
+                if argument in self.scope:
+                    return self.scope[argument]
+                if "val" in argument.meta and not hasattr(argument.meta["val"], "dtype"):
+                    raise Unsupported(Reason.DATA_DEPENDENT, f"the number {argument.name}")
+                raise UntranslatedError
+            if isinstance(argument, list | tuple):
+                return [known(item) for item in argument]
+            return argument
+
+        kwargs = {k: known(v) for k, v in node.kwargs.items() if k not in _PLACES}
+        return known(node.args), kwargs
+
+    def _applied(
+        self, translate: Translate, out: TensorType, args: Any, kwargs: dict[str, Any]
+    ) -> Value | Sequence[Value]:
+        """What a translation makes. Arguments that it does not have are not supported."""
+        try:
+            bound = inspect.signature(translate).bind(self.builder, out, *args, **kwargs)
+        except TypeError as error:
+            raise Unsupported(Reason.ATTRIBUTE, str(error)) from error
+        return translate(*bound.args, **bound.kwargs)
+
+    def _refuse(self, node: Any, problem: Unsupported) -> None:
+        self.refuse(place(node), _name(node.target), problem)
+
+
+def _find(target: Any, overload: str) -> Translate:
+    found = TABLE.get(overload)
+    if found is not None:
+        return found
+    if getattr(target, "namespace", "") == "aten":
+        known = overload in _DATA_DEPENDENT
+        draws = any(tag.name == "nondeterministic_seeded" for tag in target.tags)
+        detail = f"{overload} draws numbers of a state that is no operand" if draws else overload
+        raise Unsupported(Reason.DATA_DEPENDENT if known else Reason.OPERATOR, detail)
+    if not hasattr(target, "namespace"):  # a function of Python, on numbers
+        raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(target)}")
+    raise Unsupported(Reason.DOMAIN, str(target))
+
+
+def _name(target: Any) -> str:
+    """The name of an operator, or of a function of Python."""
+    return str(target) if hasattr(target, "namespace") else str(getattr(target, "__name__", target))
+
+
+def _check_order(tensor: Any) -> None:
+    """Refuse a tensor whose elements do not lie in row-major order, from the first on."""
+    if not tensor.is_contiguous() or tensor.storage_offset():
+        raise Unsupported(Reason.ATTRIBUTE, f"strides {tuple(tensor.stride())}")
+
+
+def is_node(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.fx.Node)
+
+
+def _flat(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def tensor_type(value: Any) -> TensorType:
+    """The type of a tensor. Raises `Unsupported` for other things, and for open dims."""
+    if not hasattr(value, "dtype"):
+        raise Unsupported(Reason.TYPE, type(value).__name__)
+    if str(value.layout) != "torch.strided":
+        raise Unsupported(Reason.TYPE, str(value.layout))
+    dims = tuple(value.shape)
+    if not all(isinstance(extent, int) for extent in dims):
+        known = ", ".join(map(str, dims))
+        raise Unsupported(Reason.DATA_DEPENDENT, f"[{known}]: shapes have to be static")
+    return TensorType(dtype_name(value.dtype), tuple(map(int, dims)))
+
+
+def array_of(tensor: Any) -> Array:
+    """The elements of a tensor of this process, not copied if they are compact and row-major."""
+    import torch
+
+    dtype = dtypes.to_numpy(tensor_type(tensor).dtype)
+    try:
+        own = tensor.detach().contiguous().cpu()
+        if dtype.name in dtypes.ML_DTYPES:  # of which torch makes no array
+            bits = {1: torch.uint8, 2: torch.int16}[dtype.itemsize]
+            elements = own.view(bits).numpy().view(dtype)
+        else:
+            elements = own.numpy()
+    except (RuntimeError, TypeError) as error:  # it has no elements, or they are not in memory
+        raise ModelError("{0} cannot be read: {1}", type(tensor).__name__, error) from error
+    if tensor.is_inference():  # it is not counted how often these are written
+        return np.array(elements)
+    return shared(elements, lambda: int(tensor._version))
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def place(node: Any) -> str:
+    """Where a node is from: the path of its module, and the line of the user's source."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/torch/nn/" not in PurePath(f[0]).as_posix()]
+    line = f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
+    return " ".join(filter(None, (path, line))) or str(node.name)

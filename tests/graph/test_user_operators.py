@@ -1,0 +1,192 @@
+"""Operators from outside: their records are tried, and importers find them by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ModelError, UnsupportedError
+from tilewright.graph import Builder, TensorType, Value
+from tilewright.importers import user_operators
+
+from ..refusals import refused
+
+X = np.random.default_rng(0).standard_normal((4, 9)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    before = [dict(table) for table in user_operators.TABLES]
+    yield
+    for table, entries in zip(user_operators.TABLES, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+def centred_arrays(x: Any, *, scale: float) -> Any:
+    return (x - x.mean(-1, keepdims=True)) * scale
+
+
+def centred_operator(
+    kind: str = "rows", reference: Callable[..., Any] = centred_arrays, **names: Any
+) -> Callable[..., Any]:
+    @tw.graph_op(kind, reference=reference, **names)
+    def centred(x: tw.te.Tensor, *, scale: float = 1.0) -> tw.te.Tensor:
+        mean = tw.ops.mean(x, (x.ndim - 1,), keepdims=True)
+        return tw.te.compute(x.extents, lambda *i: (x[i] - mean[(*i[:-1], 0)]) * scale)
+
+    return centred
+
+
+def gated_operator(**names: Any) -> None:
+    @tw.imported_op(**names)
+    def gated(b: Builder, x: Value, gate: Value) -> Value:
+        return b.add("multiply", x, b.add("sigmoid", gate))
+
+
+def own_model(*nodes: Any) -> Any:
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, X.shape) for n in "xy")
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.example", 1)]
+    graph = helper.make_graph(list(nodes), "own", [x], [y])
+    return helper.make_model(graph, opset_imports=opsets)
+
+
+def own_node(name: str, inputs: list[str], output: str, **attributes: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_node(name, inputs, [output], domain="com.example", **attributes)
+
+
+def test_a_record_that_agrees_with_itself() -> None:
+    assert tw.check_graph_op(centred_operator(), X, scale=2.0) < 1e-6
+    assert tw.check_graph_op("centred", X.astype(np.float64)) < 1e-14
+    assert tw.check_graph_op("take", X, np.array([3, 0, -1]), axis=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference", "infer"),
+    [
+        ("rows", lambda x, *, scale: x * scale, None),
+        ("rows", lambda x, *, scale: centred_arrays(x, scale=scale)[0], None),
+        ("rows", centred_arrays, lambda x, *, scale: TensorType("float64", x.shape)),
+        ("view", centred_arrays, None),
+    ],
+    ids=["values", "shape", "type", "kind"],
+)
+def test_a_record_that_contradicts_itself(kind: str, reference: Any, infer: Any) -> None:
+    own = centred_operator(kind, reference, infer=infer)
+    with refused(ModelError, "centred"):
+        tw.check_graph_op(own, X, scale=2.0)
+
+
+def test_nodes_of_a_domain_of_the_user() -> None:
+    pytest.importorskip("onnx")
+    model = own_model(
+        own_node("Centred", ["x"], "c", scale=2.0), own_node("Gated", ["c", "x", ""], "y")
+    )
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_onnx(model)
+    assert [reason for _, _, reason, _ in caught.value.data["reasons"]] == ["DOMAIN"] * 2
+    centred_operator(onnx="com.example::Centred")
+    gated_operator(onnx="com.example::Gated")
+    graph = tw.import_onnx(model)
+    assert [node.operator for node in graph.nodes] == ["centred", "sigmoid", "multiply"]
+    built = tw.build(graph, "cpu -threads=1")
+    assert len(built.evidence.kernels) == 1  # it is fused
+    wanted = centred_arrays(X, scale=2.0) / (1 + np.exp(-X))
+    np.testing.assert_allclose(built(X), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_attributes_that_an_operator_does_not_have() -> None:
+    pytest.importorskip("onnx")
+    centred_operator(onnx="com.example::Centred")
+    gated_operator(onnx="com.example::Gated")
+    with refused(ModelError, "centred", "offset"):
+        tw.import_onnx(own_model(own_node("Centred", ["x"], "y", offset=2.0)))
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_onnx(own_model(own_node("Gated", ["x", "x"], "y", offset=2.0)))
+    assert [r[1:3] for r in caught.value.data["reasons"]] == [("Gated", "ATTRIBUTE")]
+
+
+def test_operators_of_a_torch_library() -> None:
+    torch = pytest.importorskip("torch")
+
+    def centred(x: Any, scale: float, name: str = "") -> Any:
+        return (x - x.mean(-1, keepdim=True)) * scale
+
+    def halves(parts: Any) -> Any:
+        return [p * 0.5 for p in parts]
+
+    library = torch.library.Library("tilewright_test", "DEF")
+    for schema, function in (
+        ("centred(Tensor x, float scale) -> Tensor", centred),
+        ("halves(Tensor[] parts) -> Tensor[]", halves),
+    ):
+        library.define(schema)
+        library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
+
+    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            own = torch.ops.tilewright_test
+            first, second = own.halves([x, own.centred(x, scale=2.0)])
+            return first + second.relu()
+
+    x = torch.from_numpy(X)
+    program = torch.export.export(Layer(), (x,))
+    with pytest.raises(UnsupportedError) as caught:
+        tw.import_torch(program)
+    assert {reason for _, _, reason, _ in caught.value.data["reasons"]} == {"DOMAIN"}
+
+    @tw.imported_op(torch="tilewright_test::halves")
+    def halves_of_values(b: Builder, *parts: Value) -> list[Value]:
+        return [b.add("multiply", p, b.constant(0.5, p.dtype)) for p in parts]
+
+    centred_operator(torch="tilewright_test::centred")
+    built = tw.build(tw.import_torch(program), "cpu -threads=1")
+    np.testing.assert_allclose(built(X), Layer()(x), rtol=1e-5, atol=1e-6)
+    compiled = torch.compile(Layer(), backend="tilewright", fullgraph=True)
+    np.testing.assert_allclose(compiled(x), Layer()(x), rtol=1e-5, atol=1e-6)
+    tw.torch_report(clear=True)
+
+
+def test_custom_calls_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    centred_operator(stablehlo="example_centred")
+
+    def function(x: Any) -> Any:
+        like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.numpy.tanh(jax.ffi.ffi_call("example_centred", like)(x, scale=np.float32(2)))
+
+    unchecked = [jax.export.DisabledSafetyCheck.custom_call("example_centred")]
+    program = jax.export.export(jax.jit(function), disabled_checks=unchecked)(X)
+    built = tw.build(tw.import_stablehlo(program), "cpu -threads=1")
+    wanted = np.tanh(centred_arrays(X, scale=2.0))
+    np.testing.assert_allclose(built(X), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_names_that_are_taken() -> None:
+    centred_operator(onnx="com.example::Centred")
+    centred_operator(onnx="com.example::Centred")  # defined again: it replaces the former one
+    with refused(ModelError, "com.example::Centred"):
+        gated_operator(onnx="com.example::Centred")
+    for names in ({"onnx": "ai.onnx::Relu"}, {"torch": "aten::relu"}, {"stablehlo": "Sharding"}):
+        with refused(ModelError, *names.values()):
+            gated_operator(**names)
+    with refused(ModelError, "softmax"):
+        tw.graph_op(reference=np.exp)(tw.ops.softmax)
+
+
+def test_names_and_kinds_in_another_form() -> None:
+    for names in ({"onnx": "Gated"}, {"torch": "gated.default"}, {"onnx": "::Gated"}):
+        with refused(ModelError, *names, *names.values()):
+            gated_operator(**names)
+    with refused(ModelError, "row"):
+        centred_operator("row")
+    with refused(ModelError, "foreign"):
+        centred_operator("foreign")
