@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .building.providers import register_provider
     from .graph import Graph
     from .graph.provider import Provider
+    from .graph.text import parse_graph
     from .importers.onnx import import_onnx
     from .importers.stablehlo import import_stablehlo
     from .importers.torch import import_torch
@@ -124,6 +125,7 @@ __all__ = [
     "load",
     "open_run",
     "ops",
+    "parse_graph",
     "plot",
     "primitive",
     "register_intrin",
@@ -170,6 +172,7 @@ _HOMES = {
     "kernels": ".building.build",
     "load": ".runtime",
     "open_run": ".autotune.show.recorded_run",
+    "parse_graph": ".graph.text",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",

@@ -1,4 +1,4 @@
-"""How values show themselves in notebooks: a room below `lab` asks it by these hooks alone.
+"""How values show themselves in notebooks: a package below `lab` asks it by these hooks alone.
 
     class Func:
         _repr_html_ = html

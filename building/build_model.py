@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import to_module
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
-from ..codegen.sequence import Function, joined
+from ..codegen.sequence import Address, Function, SequenceStep, Stamp, joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph
 from ..graph.lower import lowered_all
@@ -20,16 +20,15 @@ from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
 from ..runtime.model import Model
 from ..runtime.module import Origin
-from ..runtime.profile import Instrumented
+from ..runtime.profile import STAMP_BYTES, Instrumented, signatures
 from ..target import Target
 from ..tir.node import CHECK
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
-from .instrumented import functions, instrumented
 from .model_cache import kept_model
-from .model_evidence import Kernel, evidence_of
-from .model_steps import poisoned, root, steps_of
+from .model_evidence import evidence_of
+from .model_steps import Steps, poisoned, root, steps_of
 from .origins import not_tuned, together
 from .stages import Stages
 from .weights import Weights
@@ -131,7 +130,7 @@ def compile_graph(
     except NotTunedError as error:
         again = [*map(ways.choices, distinct)]
         raise not_tuned(graph.name, target, allow, again, error) from error
-    kernels = {func: Kernel(func, *one) for func, one in zip(distinct, made, strict=True)}
+    kernels = dict(zip(distinct, made, strict=True))
     called = [kernels[func] for func in funcs]
     codes = [kernel.compiled for kernel in called]
     with stage("pack"):
@@ -161,3 +160,32 @@ def compile_graph(
         partial(instrumented, plan, where),
         stage,
     )
+
+
+def functions(plan: Steps[Any]) -> tuple[Function, Function]:
+    """The functions that a profile calls: one with the time between its steps, and an empty one."""
+    timed, empty = signatures(plan.signature, len(plan.steps))
+    return (timed, tuple(_stamped(plan, Address(len(plan.signature.arguments))))), (empty, ())
+
+
+def instrumented(plan: Steps[Any], target: Target) -> Instrumented:
+    """The modules that a profile calls, of kernels that are compiled already."""
+    timed, empty = (to_module(joined(*function, target)) for function in functions(plan))
+    return Instrumented(timed, empty)
+
+
+def _stamped(plan: Steps[Any], place: Address) -> Iterator[SequenceStep]:
+    """The steps, each between two stamps, after two that tell what a stamp takes."""
+    number = 0
+
+    def stamp() -> Stamp:
+        nonlocal number
+        number += 1
+        return Stamp(replace(place, offset=(number - 1) * STAMP_BYTES))
+
+    yield stamp()
+    yield stamp()
+    for step in plan.steps:
+        yield stamp()
+        yield step
+        yield stamp()

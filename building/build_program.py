@@ -14,13 +14,13 @@ from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import check_name
 from ..codegen.calling_convention import signature_of
 from ..codegen.compiled import Compiled
-from ..codegen.sequence import Call, Place, joined
+from ..codegen.sequence import Address, KernelCall, joined
 from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.node import CHECK
-from .choose import Choice, Choices, best_record, require_policies
-from .compile_all import compile_all, compile_first
+from .choose import Choices, best_record, require_policies
+from .compile_all import ChosenKernel, compile_all, compile_first
 from .memory_plan import Block, plan
 from .model_steps import Steps, poisoned
 from .origins import not_tuned, together
@@ -73,7 +73,7 @@ def compile_program(program: Func | Schedule, ways: Ways) -> Built:
     """Compile a program. Raises what `tw.build` raises."""
     pieces = pieces_of(program, ways)
     if not isinstance(program, Func) or not pieces:
-        return _kernel(*compile_first(ways.choices(program), ways.target, strict_fp=ways.strict_fp))
+        return _built(compile_first(ways.choices(program), ways.target, strict_fp=ways.strict_fp))
     choices = [ways.choices(piece.func) for piece in pieces]
     try:
         made = compile_all(choices, ways.target, strict_fp=ways.strict_fp)
@@ -94,7 +94,7 @@ def compile_programs(
     choices = [ways.choices(kernel) for kernel in kernels]
     made = iter(compile_all(choices, ways.target, jobs=jobs, strict_fp=ways.strict_fp))
     return [
-        _joined(program, pieces, [next(made) for _ in pieces]) if pieces else _kernel(*next(made))
+        _joined(program, pieces, [next(made) for _ in pieces]) if pieces else _built(next(made))
         for program, pieces in zip(programs, parted, strict=True)
     ]
 
@@ -129,20 +129,21 @@ def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
     return pieces if seconds < whole.seconds else ()
 
 
-def _kernel(choice: Choice, compiled: Compiled) -> Built:
-    return Built(compiled, choice.origin, choice.schedule_id, choice.measurement_id)
+def _built(kernel: ChosenKernel) -> Built:
+    choice = kernel.choice
+    return Built(kernel.compiled, choice.origin, choice.schedule_id, choice.measurement_id)
 
 
 def _joined(
-    program: Func | Schedule, pieces: Sequence[Piece], made: Sequence[tuple[Choice, Compiled]]
+    program: Func | Schedule, pieces: Sequence[Piece], made: Sequence[ChosenKernel]
 ) -> Built:
     """The code of the kernels of a program with the entry that calls them."""
     assert isinstance(program, Func), "a schedule is of one kernel"
-    kernels = [compiled for _, compiled in made]
+    kernels = [kernel.compiled for kernel in made]
     plan = _steps(program, pieces, kernels)
     steps = tuple(poisoned(plan)) if CHECK else plan.steps
     compiled = joined(plan.signature, steps, kernels[0].target)
-    origins = {code.signature.name: choice.origin for choice, code in made}
+    origins = {k.compiled.signature.name: k.choice.origin for k in made}
     return Built(compiled, together(origins.values()), kernels=origins)
 
 
@@ -163,10 +164,10 @@ def _steps(program: Func, pieces: Sequence[Piece], kernels: Sequence[Compiled]) 
             elif argument.packing is not None:
                 arguments[numbers[operand]] = argument
     memory = plan(blocks)
-    places: dict[Operand | int, Place] = {p: Place(n) for p, n in numbers.items()}
-    places |= {key: Place(None, offset) for key, offset in memory.offsets.items()}
+    places: dict[Operand | int, Address] = {p: Address(n) for p, n in numbers.items()}
+    places |= {key: Address(None, offset) for key, offset in memory.offsets.items()}
     steps = tuple(
-        Call(kernel, tuple(places[o] for o in piece.operands), places.get(n))
+        KernelCall(kernel, tuple(places[o] for o in piece.operands), places.get(n))
         for n, (piece, kernel) in enumerate(zip(pieces, kernels, strict=True))
     )
     signature = replace(signature, arguments=tuple(arguments), workspace_bytes=memory.bytes)

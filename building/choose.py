@@ -81,7 +81,8 @@ class Choices(Iterator[Choice]):
         allow: Sequence[str],
         tolerance: float | None = None,
     ) -> None:
-        self.name: str = getattr(getattr(program, "func", program), "name", "?")
+        self.func = cast("Func", getattr(program, "func", program))
+        self.name: str = getattr(self.func, "name", "?")
         self._unfit: dict[str, str] = {}
         self._offers = self._offered(program, target, database, allow, tolerance)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ChosenKernel:
+    """A program, the schedule that was chosen for it, and its code."""
+
+    func: Func
+    choice: Choice
+    compiled: Compiled
+
+
 def compile_all(
     choices: Sequence[Choices],
     target: Target,
@@ -28,7 +37,7 @@ def compile_all(
     jobs: int | None = None,
     strict_fp: bool = False,
     stage: Stages | None = None,
-) -> list[tuple[Choice, Compiled]]:
+) -> list[ChosenKernel]:
     """Compile several programs for a resolved target: of each, the first choice that compiles.
 
     The first choices are compiled in `jobs` child processes, by default one for each processor that
@@ -45,7 +54,7 @@ def compile_all(
         for n, offers in enumerate(choices):
             with told_of(partial(nth, choices, n)):
                 first.append(next(offers))
-    results: list[tuple[Choice, Compiled]] = []
+    results: list[ChosenKernel] = []
     with stage("compile"):
         made = _in_children(first, target, jobs, strict_fp=strict_fp)
         for n, offers in enumerate(choices):
@@ -53,7 +62,7 @@ def compile_all(
                 results.append(
                     compile_first(offers, target, strict_fp=strict_fp, first=first[n], code=made[n])
                 )
-    chose, compiled = (sum(code.spent[n] for _, code in results) for n in range(2))
+    chose, compiled = (sum(kernel.compiled.spent[n] for kernel in results) for n in range(2))
     stage.move(chose / (chose + compiled or 1.0), "compile", "choose")
     return results
 
@@ -70,7 +79,7 @@ def compile_first(
     strict_fp: bool = False,
     first: Choice | None = None,
     code: Compiled | None = None,
-) -> tuple[Choice, Compiled]:
+) -> ChosenKernel:
     """Compile the first choice that compiles, for a resolved target.
 
     `first` is the first one if it was taken already, and `code` what it compiles to. Choices that
@@ -95,7 +104,7 @@ def compile_first(
             choice, failed = next(choices), True
     for remark in code.remarks:
         _log.warning("%s: %s", choice.func.name, remark)
-    return choice, code
+    return ChosenKernel(choices.func, choice, code)
 
 
 def _compiled(func: Func, target: Target, *, strict_fp: bool, foreign: bool) -> Compiled:

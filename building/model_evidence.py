@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ..base.errors import TilewrightError
-from ..codegen.compiled import Compiled
 from ..graph.fates import fates
 from ..graph.groups import Group
 from ..graph.ir import Graph, Value
@@ -27,25 +25,15 @@ from ..runtime.evidence import (
     SourceEvidence,
 )
 from ..target import Target
-from ..tir.ir import Func
-from .choose import Choice
+from .compile_all import ChosenKernel
 from .model_steps import Steps, root
 from .weights import Weights
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A program of groups that are equal, the schedule that was chosen for it, and its code."""
-
-    func: Func
-    choice: Choice
-    compiled: Compiled
 
 
 def evidence_of(
     graph: Graph,
     groups: Sequence[Group],
-    called: Sequence[Kernel],
+    called: Sequence[ChosenKernel],
     steps: Steps[Value],
     weights: Weights,
     target: Target,
@@ -96,7 +84,7 @@ def evidence_of(
 
 
 def _groups(
-    graph: Graph, groups: Sequence[Group], called: Sequence[Kernel]
+    graph: Graph, groups: Sequence[Group], called: Sequence[ChosenKernel]
 ) -> Iterator[GroupEvidence]:
     makers = {value: n for n, group in enumerate(groups) for value in group.outputs}
     for group, kernel in zip(groups, called, strict=True):
@@ -115,7 +103,7 @@ def _lifetimes(graph: Graph, steps: Steps[Value]) -> Iterator[Lifetime]:
 
 
 def _kernel(
-    kernel: Kernel, sizes: tuple[int, int, int], operators: str, groups: int, target: Target
+    kernel: ChosenKernel, sizes: tuple[int, int, int], operators: str, groups: int, target: Target
 ) -> KernelEvidence:
     from ..autotune.measure.machine import with_rates
     from ..autotune.model.profile import profile

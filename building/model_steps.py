@@ -7,18 +7,21 @@ that is an input, a constant or another output too is copied at the end.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from ..base import dtypes
 from ..codegen.compiled import Compiled
-from ..codegen.sequence import Call, Copy, Fill, Place, Step
+from ..codegen.sequence import Address, Copy, Fill, KernelCall, SequenceStep
 from ..graph.groups import Group, is_view
-from ..graph.ir import Constant, Graph, Value
+from ..graph.ir import Constant, Graph, Node, Value
+from ..graph.limits import open_limits
+from ..graph.operator import Limits, find
+from ..runtime.guards import Guard
 from ..runtime.model import WEIGHTS
-from ..runtime.signature import Argument, Signature
+from ..runtime.signature import Argument, Signature, compact_strides
 from .memory_plan import Block, Plan, live, plan
-from .model_guards import Guards
 from .weights import Weights
 
 V = TypeVar("V")
@@ -29,7 +32,7 @@ class Steps(Generic[V]):
     """The signature and steps of a model, and where its values `V` live."""
 
     signature: Signature
-    steps: tuple[Step, ...]
+    steps: tuple[SequenceStep, ...]
     memory: Plan[V | int]
     blocks: Mapping[V | int, Block]
     """What lives in the arena: values, and workspaces by the number of their step."""
@@ -58,52 +61,52 @@ def steps_of(
     for wanted, v in graph.outputs.items():
         outputs.append(Argument(_distinct(wanted, taken, "_out"), v.dtype, v.shape, role="out"))
         taken.add(outputs[-1].name)
-    places: dict[Value, Place] = {v: Place(n) for n, v in enumerate(graph.inputs.values())}
+    places: dict[Value, Address] = {v: Address(n) for n, v in enumerate(graph.inputs.values())}
     copies: list[tuple[Value, int]] = []
     made = {v for group in groups for v in group.outputs}
     for n, value in enumerate(graph.outputs.values(), len(inputs)):
         base = root(graph, value)
         if base in made and base not in places:
-            places[base] = Place(n)
+            places[base] = Address(n)
         elif value.type.bytes:
             copies.append((value, n))
     blocks = _blocks(graph, groups, kernels, places, [v for v, _ in copies])
     memory = plan(blocks)
     for key, offset in memory.offsets.items():
         if isinstance(key, Value):
-            places[key] = Place(None, offset)
+            places[key] = Address(None, offset)
     blob = len(inputs) + len(outputs)
 
-    def place(value: Value) -> Place:
+    def place(value: Value) -> Address:
         base = root(graph, value)
         if isinstance(base, Constant):
-            return Place(blob, weights.plain(base))
+            return Address(blob, weights.plain(base))
         return places[base]
 
     guards = Guards(graph)
-    steps: list[Step] = []
+    steps: list[SequenceStep] = []
     for number, (group, kernel) in enumerate(zip(groups, kernels, strict=True)):
-        operands: list[Place] = []
+        operands: list[Address] = []
         for value, argument in zip(group.inputs, kernel.signature.arguments, strict=False):
             base = root(graph, value)
             if not value.type.bytes:
-                operands.append(Place(len(inputs)))  # any pointer: nothing is read there
+                operands.append(Address(len(inputs)))  # any pointer: nothing is read there
             elif isinstance(base, Constant):
-                operands.append(Place(blob, weights.place(base, kernel, argument)))
+                operands.append(Address(blob, weights.place(base, kernel, argument)))
             else:
                 operands.append(place(value))
         operands += [places[value] for value in group.outputs]
         work = memory.offsets.get(number)
-        workspace = None if work is None else Place(None, work)
-        steps.append(Call(kernel, tuple(operands), workspace, tuple(guards.of(group, place))))
+        workspace = None if work is None else Address(None, work)
+        steps.append(KernelCall(kernel, tuple(operands), workspace, tuple(guards.of(group, place))))
     for value, n in copies:
-        steps.append(Copy(place(value), Place(n), value.type.bytes))
+        steps.append(Copy(place(value), Address(n), value.type.bytes))
     signature = Signature(name, (*inputs, *outputs, *last), memory.bytes)
     copied = tuple(outputs[n - len(inputs)].name for _, n in copies)
     return Steps(signature, tuple(steps), memory, blocks, copied)
 
 
-def poisoned(plan: Steps[V]) -> Iterator[Step]:
+def poisoned(plan: Steps[V]) -> Iterator[SequenceStep]:
     """The steps of a plan, in which memory holds no numbers before it is written and when it dies.
 
     A plan in which two live values overlap, and a kernel that reads what nothing has written, then
@@ -112,11 +115,11 @@ def poisoned(plan: Steps[V]) -> Iterator[Step]:
     ends = defaultdict[int, list[V | int]](list)
     for key, block in plan.blocks.items():
         ends[block.last].append(key)
-    yield Fill(Place(None), plan.memory.bytes)
+    yield Fill(Address(None), plan.memory.bytes)
     for number, step in enumerate(plan.steps):
         yield step
         for key in ends[number]:
-            yield Fill(Place(None, plan.memory.offsets[key]), plan.blocks[key].bytes)
+            yield Fill(Address(None, plan.memory.offsets[key]), plan.blocks[key].bytes)
 
 
 def root(graph: Graph, value: Value) -> Value:
@@ -138,7 +141,7 @@ def _blocks(
     graph: Graph,
     groups: Sequence[Group],
     kernels: Sequence[Compiled],
-    places: dict[Value, Place],
+    places: dict[Value, Address],
     copied: Sequence[Value],
 ) -> dict[Value | int, Block]:
     """The lifetimes of values by value, and of workspaces by the number of the step."""
@@ -164,3 +167,36 @@ def _blocks(
         if size:
             blocks[number] = Block(size, number, number)
     return blocks
+
+
+class Guards:
+    """The guards of groups, in their order, each once: which indices are compared with limits."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._limits = open_limits(graph)
+        self._sources = {v: s for s in graph.sources for v in s.outputs if v is not None}
+        self._known = set[tuple[Value, Limits]]()
+
+    def of(self, group: Group, place: Callable[[Value], Address]) -> Iterator[Guard]:
+        """Those of a group's indices that no group before it has."""
+        for node in group.nodes:
+            for value, limits in self._limits.get(node, ()):
+                key = value, replace(limits, operand=0)
+                if key not in self._known:
+                    self._known.add(key)
+                    yield self._guard(node, value, limits, place(value))
+
+    def _guard(self, node: Node, value: Value, limits: Limits, place: Address) -> Guard:
+        """What the indices of a node have to be, named as in the file that it was read from."""
+        source = self._sources.get(node.outputs[0])
+        name = node.operator if source is None else f"{source.operator} {source.name}".rstrip()
+        operand = find(node.operator).operand_names[limits.operand]
+        data, offset = Argument(operand, value.dtype, value.shape), place.offset
+        if limits.column is not None:
+            shape, columns = value.shape[:-1], value.shape[-1]
+            strides = tuple(n * columns for n in compact_strides(shape))
+            data = replace(data, shape=shape, strides=strides)
+            offset += limits.column * dtypes.nbytes(value.dtype)
+        lowest, highest = dtypes.int_limits(value.dtype)
+        least, most = max(limits.least, lowest), min(limits.greatest, highest)
+        return Guard(name, data, place.argument, offset, least, most, limits.column)

@@ -16,7 +16,7 @@ from .compiled import Compiled
 from .constant_operands import computed_ahead, layout_of, packer, take_ahead
 from .detect import resolve
 from .generator import Part, generator_for
-from .lower import Trace, check_concrete, lower
+from .lower import Watcher, check_concrete, lower
 from .program_loops import ProgramLoops
 
 _COMPILED = WeakKeyDictionary[Module, Compiled]()
@@ -28,17 +28,17 @@ def compile_func(
     *,
     strict_fp: bool = False,
     name: str | None = None,
-    trace: Trace | None = None,
+    watcher: Watcher | None = None,
 ) -> Compiled:
     """Compile a scheduled function for `target`.
 
     Work on a constant operand alone becomes a separate function, listed in the signature.
     `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
-    function's. `trace` is called with the programs after each lowering pass. Raises `BuildError`.
+    function's. `watcher` is called with the programs after each lowering pass. Raises `BuildError`.
     """
     target = compiled_target(target)
     generator = generator_for(target)
-    lowered = lower_parts(func, target, strict_fp=strict_fp, name=name, trace=trace)
+    lowered = lower_parts(func, target, strict_fp=strict_fp, name=name, watcher=watcher)
     emitted = emit_parts(lowered, target, strict_fp=strict_fp)
     code = generator.compile(emitted, target)
     programs = tuple(part.func for part in lowered.parts)
@@ -62,14 +62,14 @@ def lower_parts(
     *,
     strict_fp: bool = False,
     name: str | None = None,
-    trace: Trace | None = None,
+    watcher: Watcher | None = None,
 ) -> Lowered:
     """Lower a scheduled function for a target of `compiled_target`, as `compile_func` does."""
     with _depth_errors(func):
         kernel, packers, signature = _parts(func, func.name if name is None else name, target)
         scheduled, numbers = (kernel, *packers), ProgramLoops(func).numbers
         parts = tuple(
-            Part(lower(part, target, strict_fp=strict_fp, trace=trace), called, numbers)
+            Part(lower(part, target, strict_fp=strict_fp, watcher=watcher), called, numbers)
             for part, called in zip(scheduled, (signature, *signature.packers), strict=True)
         )
     return Lowered(scheduled, parts)

@@ -17,12 +17,12 @@ from .passes.flatten import flatten
 from .passes.rewrite import loops
 from .passes.trim import trim
 
-Trace: TypeAlias = Callable[[str, Func], object]
+Watcher: TypeAlias = Callable[[str, Func], object]
 """Is called with the name of each pass and its result, and with `""` and the program before."""
 
 
 def lower(
-    func: Func, target: Target, *, strict_fp: bool = False, trace: Trace | None = None
+    func: Func, target: Target, *, strict_fp: bool = False, watcher: Watcher | None = None
 ) -> Func:
     """Lower `func` by the passes for a resolved target.
 
@@ -30,14 +30,14 @@ def lower(
     `BuildError` for a program with unknown extents or shapes, or too large to be unrolled.
     """
     check_concrete(func)
-    if trace is not None:
-        trace("", func)
+    if watcher is not None:
+        watcher("", func)
     for step in generator_for(target).passes(target):
         if strict_fp and step.reorders:
             continue
         func = step.run(func)
-        if trace is not None:
-            trace(step.name, func)
+        if watcher is not None:
+            watcher(step.name, func)
     return func
 
 

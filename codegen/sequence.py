@@ -21,7 +21,7 @@ from .generator import generator_for
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """Memory at an offset in bytes of the argument of that number; of the workspace if `None`."""
 
     argument: int | None
@@ -29,15 +29,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """A kernel is called with its arguments at these places, and its workspace at the last.
 
     The guards of its indices are asked first.
     """
 
     kernel: Compiled
-    places: tuple[Place, ...]
-    workspace: Place | None = None
+    places: tuple[Address, ...]
+    workspace: Address | None = None
     guards: tuple[Guard, ...] = ()
 
 
@@ -45,8 +45,8 @@ class Call:
 class Copy:
     """Bytes are copied from one place to another, which does not overlap with it."""
 
-    source: Place
-    destination: Place
+    source: Address
+    destination: Address
     bytes: int
 
 
@@ -54,29 +54,32 @@ class Copy:
 class Stamp:
     """The time is written to a place: two int64, seconds and nanoseconds of `CLOCK_MONOTONIC`."""
 
-    place: Place
+    place: Address
 
 
 @dataclass(frozen=True)
 class Fill:
     """All bits of the bytes at a place are set: floats are no numbers then, and integers -1."""
 
-    place: Place
+    place: Address
     bytes: int
 
 
-Step: TypeAlias = Call | Copy | Stamp | Fill
-Function: TypeAlias = tuple[Signature, Sequence[Step]]
+SequenceStep: TypeAlias = KernelCall | Copy | Stamp | Fill
+Function: TypeAlias = tuple[Signature, Sequence[SequenceStep]]
 """A function that takes these steps."""
 
 
-def guards_of(steps: Sequence[Step]) -> tuple[Guard, ...]:
+def guards_of(steps: Sequence[SequenceStep]) -> tuple[Guard, ...]:
     """The guards of all calls; the status of each is `FIRST_GUARD` and its number here."""
-    return tuple(guard for step in steps if isinstance(step, Call) for guard in step.guards)
+    return tuple(guard for step in steps if isinstance(step, KernelCall) for guard in step.guards)
 
 
 def joined(
-    signature: Signature, steps: Sequence[Step], target: Target, beside: Sequence[Function] = ()
+    signature: Signature,
+    steps: Sequence[SequenceStep],
+    target: Target,
+    beside: Sequence[Function] = (),
 ) -> Compiled:
     """The compiled function of that signature that takes these steps, for a resolved target.
 
@@ -85,7 +88,7 @@ def joined(
     Raises `BuildError` for kernels of other targets.
     """
     functions: list[Function] = [(signature, steps), *beside]
-    calls = (step for _, own in functions for step in own if isinstance(step, Call))
+    calls = (step for _, own in functions for step in own if isinstance(step, KernelCall))
     kernels = tuple({call.kernel.signature.name: call.kernel for call in calls}.values())
     for kernel in kernels:
         if kernel.target != target:

@@ -7,7 +7,9 @@ operator's attributes, with their defaults. `register` is for operators that are
     def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
         return ops.softmax(x, axis=axis)
 
-Where a record gives no `infer`, the types of the outputs are those of its lowering.
+Where a record gives no `infer`, the types of the outputs are those of its lowering. Attributes are
+numbers, strings and tuples of them. Those named `axis` and `axes` are dimensions of the first
+operand, which nodes count from the front, and `dtype` is one of `dtypes.SCALARS`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, TypeAlias
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -27,7 +30,6 @@ from ..base.errors import IRError, ModelError, similar
 from ..tir import te
 from ..tir.ir import Func
 from ..tir.te import Tensor
-from .attributes import annotated, frozen, in_form, is_of
 from .ir import Attributes, Node, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -35,6 +37,8 @@ MAX_RANK = 64
 """The most dimensions of arrays of numpy."""
 _MISUSE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """What functions raise that are given too many operands, or attributes of another kind."""
+_BITS = 1023
+"""Of an integer that is a float."""
 
 
 class Kind(Enum):
@@ -113,7 +117,13 @@ class Operator:
 
     @cached_property
     def _annotated(self) -> dict[str, Any]:
-        return annotated(self.source)
+        """The types of the attributes; without an annotation they are numbers."""
+        parameters = inspect.signature(self.source).parameters
+        types = {name: parameters[name].annotation for name in self.attributes}
+        told = {n: t for n, t in types.items() if t is not inspect.Parameter.empty}
+        # Of attributes alone: what operands are annotated with may be there for type checkers only.
+        found = get_type_hints(SimpleNamespace(__annotations__=told), self.source.__globals__)
+        return {name: found.get(name, float) for name in self.attributes}
 
     @property
     def operand_names(self) -> list[str]:
@@ -142,14 +152,14 @@ class Operator:
         for name, value in complete.items():
             if value is inspect.Parameter.empty:
                 raise ModelError("{0} needs the attribute {1}", self.name, name)
-        found = {name: frozen(value) for name, value in complete.items()}
+        found = {name: _frozen(value) for name, value in complete.items()}
         for name, value in found.items():
             wanted = self._annotated[name]
-            if not is_of(value, wanted):
+            if not _is_of(value, wanted):
                 kind = getattr(wanted, "__name__", str(wanted))
                 raise ModelError("{0}: {1} is {2!r:.60}, not {3}", self.name, name, value, kind)
         rank = inputs[0].rank if inputs else 0
-        return {name: in_form(self.name, name, value, rank) for name, value in found.items()}
+        return {name: _in_form(self.name, name, value, rank) for name, value in found.items()}
 
     def types(self, inputs: Sequence[TensorType], attributes: Attributes) -> tuple[TensorType, ...]:
         """The types of the outputs, given attributes that are `checked`.
@@ -272,3 +282,52 @@ def operators_of(node: Node) -> tuple[str, ...]:
     if find(node.operator).kind is not Kind.FOREIGN:
         return (node.operator,)
     return tuple(map(str, node.attributes["operators"]))  # type: ignore[arg-type]
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, numbers of numpy as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return _frozen(value.tolist())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _is_of(value: Any, type: Any) -> bool:
+    """Whether a frozen value is of a type: tuples are sequences, integers floats, bools neither."""
+    origin, parts = get_origin(type), get_args(type)
+    if origin in (Union, UnionType):
+        return any(_is_of(value, part) for part in parts)
+    if origin is tuple and parts[-1:] != (...,):
+        fits = isinstance(value, tuple) and len(value) == len(parts)
+        return fits and all(map(_is_of, value, parts))
+    if origin in (Sequence, list, tuple):
+        return isinstance(value, tuple) and all(_is_of(item, parts[0]) for item in value)
+    if type is float and isinstance(value, int) and value.bit_length() > _BITS:
+        return False
+    if type in (int, float):
+        return isinstance(value, type | int) and not isinstance(value, bool)
+    if type in (bool, str, NoneType):
+        return isinstance(value, type)
+    if isinstance(value, tuple):
+        return all(_is_of(item, type) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _in_form(operator: str, name: str, value: Any, rank: int) -> Any:
+    """The value of an attribute, with the dimensions of `axis` and `axes` counted from the front.
+
+    Raises `ModelError` for those out of range, for some that are there twice, and for a `dtype` of
+    another name.
+    """
+    if name == "dtype" and value is not None and value not in dtypes.SCALARS:
+        raise ModelError("{0}: there is no dtype {1!r:.60}", operator, value)
+    if name not in ("axis", "axes") or value is None:
+        return value
+    given = value if isinstance(value, tuple) else (value,)
+    if not all(-rank <= axis < rank for axis in given):
+        raise ModelError("{0}: {1} is {2} of {3} dimensions", operator, name, value, rank)
+    places = tuple(axis % rank for axis in given)
+    if len(set(places)) < len(places):
+        raise ModelError("{0}: {1} is {2}, one of them twice", operator, name, value)
+    return places if isinstance(value, tuple) else places[0]

@@ -101,7 +101,8 @@ _RETURN = re.compile(rf"  return (?:{_NAME}={_NAME}(?:, {_NAME}={_NAME})*)?")
 
 
 def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
-    """The graph of a text. `constants` has the elements of large ones by digest.
+    """The graph of a text, as `print(graph)` writes it. `constants` has the elements of large ones
+    by their digests: `{c.digest: c.data for c in graph.constants}`.
 
     Raises `ModelError` for a text that is none of a graph, a constant that is missing, and for a
     graph that `verify` refuses.

@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def sites() -> list[Site]:
-    """All places that refuse in the room of schedules."""
+    """All places that refuse in the package of schedules."""
     found: list[Site] = []
     for path in sorted(SOURCES.rglob("*.py")):
         with_switches(path, found)
@@ -136,7 +136,7 @@ class _Switches(ast.NodeTransformer):
 
 
 def put_switches() -> None:
-    """Let the modules of the room be imported with switches."""
+    """Let the modules of the package be imported with switches."""
     real = SourceFileLoader.get_code
 
     def get_code(self: Any, fullname: str) -> CodeType | None:

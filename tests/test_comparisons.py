@@ -37,12 +37,12 @@ def _holds_expressions(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in HOLD_EXPRESSIONS
 
 
-@pytest.mark.parametrize("room", sorted({path.relative_to(ROOT).parts[0] for path in SOURCES}))
-def test_expressions_are_looked_up_in_sets(room: str) -> None:
+@pytest.mark.parametrize("package", sorted({path.relative_to(ROOT).parts[0] for path in SOURCES}))
+def test_expressions_are_looked_up_in_sets(package: str) -> None:
     lines = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in SOURCES
-        if path.relative_to(ROOT).parts[0] == room
+        if path.relative_to(ROOT).parts[0] == package
         for line in searches(path.read_text(encoding="utf-8"))
     ]
     assert lines == [], "look it up in set(...)"

@@ -9,40 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from .test_imports import PACKAGES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
 ]
-ROOMS = (
-    "autotune",
-    "base",
-    "building",
-    "cli",
-    "codegen",
-    "graph",
-    "importers",
-    "lab",
-    "ops",
-    "runtime",
-    "schedule",
-    "target",
-    "tir",
-    "torch_backend",
-    "tuning_db",
-)
 SOURCES = [
     path
     for path in sorted(ROOT.rglob("*.py"))
-    if path.relative_to(ROOT).parts[0] in {*ROOMS, "tests", "benchmarks", "scripts", "examples"}
+    if path.relative_to(ROOT).parts[0] in {*PACKAGES, "tests", "benchmarks", "scripts", "examples"}
     or path.parent == ROOT
 ]
 ELSEWHERE = {"s_tir/meta_schedule/cost_model/xgb_model.py", "migrations/versions/NNNN_what.py"}
 """A file of TVM, and a pattern."""
 
 _FILE = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.py)\b(?!:)")
-_FOLDER = re.compile(rf"`((?:{'|'.join(ROOMS)}|tests|docs|benchmarks|scripts)/[\w/-]*)`")
-_MODULE = re.compile(rf"`(?:tilewright\.)?((?:{'|'.join(ROOMS)})(?:\.[a-z_]+)+)\b")
+_FOLDER = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks|scripts)/[\w/-]*)`")
+_MODULE = re.compile(rf"`(?:tilewright\.)?((?:{'|'.join(PACKAGES)})(?:\.[a-z_]+)+)\b")
 
 
 def files_named(text: str) -> Iterator[str]:
@@ -55,9 +40,9 @@ def is_file(name: str) -> bool:
 
 
 def is_module(dotted: str) -> bool:
-    """Whether `room.module` or `room.module.name` is there."""
-    room, *parts = dotted.split(".")
-    place = ROOT / room
+    """Whether `package.module` or `package.module.name` is there."""
+    package, *parts = dotted.split(".")
+    place = ROOT / package
     for n, part in enumerate(parts):
         if (place / part).is_dir():
             place /= part
@@ -95,9 +80,9 @@ def test_pages_name_what_there_is(page: Path) -> None:
     assert wrong_names(text) == []
 
 
-@pytest.mark.parametrize("room", [*ROOMS, ""])
-def test_docstrings_name_what_there_is(room: str) -> None:
-    paths = (ROOT / room).rglob("*.py") if room else ROOT.glob("*.py")
+@pytest.mark.parametrize("package", [*PACKAGES, ""])
+def test_docstrings_name_what_there_is(package: str) -> None:
+    paths = (ROOT / package).rglob("*.py") if package else ROOT.glob("*.py")
     wrong = {
         str(path.relative_to(ROOT)): names
         for path in paths

@@ -37,11 +37,10 @@ def folder(root: Path, package: str) -> Path:
 def test_every_source_is_in_a_listed_package(root: Path, packages: list[str]) -> None:
     folders = {folder(root, package) for package in packages}
     assert all(any(path.glob("*.py")) for path in folders)
-    rooms = {path.parent for path in root.glob("*/__init__.py")}
     homeless = [
         path.relative_to(root).as_posix()
-        for room in rooms
-        for path in room.rglob("*.py")
+        for top in root.glob("*/__init__.py")
+        for path in top.parent.rglob("*.py")
         if path.parent not in folders
     ]
     assert homeless == []
@@ -49,7 +48,7 @@ def test_every_source_is_in_a_listed_package(root: Path, packages: list[str]) ->
 
 @pytest.fixture(scope="module")
 def source(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the rooms with all their files, and of the files at the root."""
+    """A copy of the packages with all their files, and of the files at the root."""
     copy = tmp_path_factory.mktemp("source")
     for path in root.iterdir():
         if path.is_file() and not path.name.startswith("."):
@@ -69,11 +68,11 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_wheel_holds_all_files_of_the_rooms_and_nothing_else(
+def test_wheel_holds_all_files_of_the_packages_and_nothing_else(
     source: Path, wheel: Path, packages: list[str]
 ) -> None:
-    rooms = {folder(source, package) for package in packages} - {source}
-    paths = {path for room in rooms for path in room.rglob("*") if path.is_file()}
+    folders = {folder(source, package) for package in packages} - {source}
+    paths = {path for top in folders for path in top.rglob("*") if path.is_file()}
     paths |= {*source.glob("*.py"), source / "py.typed"}
     expected = {path.relative_to(source).as_posix() for path in paths}
     with zipfile.ZipFile(wheel) as archive:

@@ -26,7 +26,7 @@ from .machine import with_rates
 from .program_text import program_fields
 from .protocol import Message
 from .worker_pool import Builds, SupervisedWorker, describe, was_killed
-from .worker_process import Died, Event, TimedOut, Worker
+from .worker_process import Died, Reply, TimedOut, Worker
 
 _PATIENCE = 600.0
 _ASLEEP = 60.0
@@ -62,7 +62,7 @@ def compile_in_children(
     def ask(supervised: SupervisedWorker, message: Message) -> Worker:
         return supervised.ask(message, _PATIENCE, _ASLEEP)
 
-    def hear(answer: Event, _: Message) -> Compiled | str | Died | TimedOut:
+    def hear(answer: Reply, _: Message) -> Compiled | str | Died | TimedOut:
         return _compiled(answer, target) if isinstance(answer, Message) else answer
 
     try:

@@ -43,7 +43,7 @@ from .worker_pool import (
     describe,
     was_killed,
 )
-from .worker_process import Died, Event, Worker, turn
+from .worker_process import Died, Reply, Worker, turn
 
 _log = logging.getLogger(__name__)
 _RUNNING_REFERENCE = "running the unscheduled program"
@@ -182,7 +182,7 @@ class Measurer:
         message = Message({"do": "build", "trace": request.trace})
         return supervised.ask(message, self._build_timeout())
 
-    def _hear_built(self, answer: Event, request: BuildRequest) -> Built | MeasureResult:
+    def _hear_built(self, answer: Reply, request: BuildRequest) -> Built | MeasureResult:
         built = _built(answer, request.error_factor)
         if isinstance(built, Built):
             self._build_seconds.append(built.seconds)
@@ -229,8 +229,8 @@ class Measurer:
         began = time.monotonic()
         self._runner.take_up(self._handshakes_of_runner)
         while self.reference_seconds is None:
-            for _, event in turn([self._runner.worker], self.tick):
-                self._runner.receive(event)
+            for _, reply in turn([self._runner.worker], self.tick):
+                self._runner.receive(reply)
         self.seconds_waiting += time.monotonic() - began
         return self.reference_seconds
 
@@ -261,7 +261,7 @@ class Measurer:
         samples = tuple(timed["samples"])
         return MeasureResult(Outcome.OK, seconds, samples, stopped=timed["stopped"], check=check)
 
-    def _check(self, kernel: Kernel) -> CheckResult | Event:
+    def _check(self, kernel: Kernel) -> CheckResult | Reply:
         """Compare results; a failure counts if it shows in a new process too.
 
         A candidate that writes where it should not may spoil the next ones in its process. After
@@ -291,7 +291,7 @@ class Measurer:
         self._no_rounding = f"the program does not run in wider arithmetic: {failed}"
         _log.warning("candidates may be refused for the rounding of sums: %s", self._no_rounding)
 
-    def _check_once(self, kernel: Kernel) -> CheckResult | Event:
+    def _check_once(self, kernel: Kernel) -> CheckResult | Reply:
         fields = {
             "do": "check",
             **kernel.form(),
@@ -303,7 +303,7 @@ class Measurer:
             return answer
         return CheckResult.from_json(answer.fields["check"])
 
-    def _ask_runner(self, message: Message, timeout: float) -> Event:
+    def _ask_runner(self, message: Message, timeout: float) -> Reply:
         """The runner's answer, or its death."""
         self.timing = True
         self._runner.take_up(self._handshakes_of_runner)
@@ -311,10 +311,10 @@ class Measurer:
         try:
             while True:
                 worker = self._runner.ask(message, timeout)
-                answer: Event | Requeue | None = None
+                answer: Reply | Requeue | None = None
                 while answer is None:
-                    for _, event in turn([worker], self.tick):
-                        answer = self._runner.receive(event)
+                    for _, reply in turn([worker], self.tick):
+                        answer = self._runner.receive(reply)
                         if answer is not None:
                             break  # its death after that is the next request's matter
                 if isinstance(answer, Requeue):
@@ -387,11 +387,11 @@ class Measurer:
             )
 
 
-def _is_ok(event: Event) -> TypeGuard[Message]:
-    return isinstance(event, Message) and event.fields.get("outcome") == Outcome.OK
+def _is_ok(reply: Reply) -> TypeGuard[Message]:
+    return isinstance(reply, Message) and reply.fields.get("outcome") == Outcome.OK
 
 
-def _built(answer: Event, error_factor: float) -> Built | MeasureResult:
+def _built(answer: Reply, error_factor: float) -> Built | MeasureResult:
     if not _is_ok(answer):
         return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
     fields = answer.fields
@@ -400,14 +400,14 @@ def _built(answer: Event, error_factor: float) -> Built | MeasureResult:
     return Built(kernel, answer.fields["seconds"])
 
 
-def _failed(event: Event, late: Outcome, doing: str) -> MeasureResult:
+def _failed(reply: Reply, late: Outcome, doing: str) -> MeasureResult:
     """The outcome and reason of a candidate that failed; `late` if it took too long."""
-    if isinstance(event, Message):
-        if "outcome" not in event.fields:
-            raise TuningError("{0} failed: {1}", doing, event.fields.get("error"))
-        return MeasureResult(Outcome(event.fields["outcome"]), error=str(event.fields["error"]))
-    again = ", twice" if was_killed(event) else ""
-    text = f"{doing}{again}: {describe(event)}"
-    if isinstance(event, Died):
-        late = Outcome.OUT_OF_MEMORY if event.out_of_memory else Outcome.CRASH
+    if isinstance(reply, Message):
+        if "outcome" not in reply.fields:
+            raise TuningError("{0} failed: {1}", doing, reply.fields.get("error"))
+        return MeasureResult(Outcome(reply.fields["outcome"]), error=str(reply.fields["error"]))
+    again = ", twice" if was_killed(reply) else ""
+    text = f"{doing}{again}: {describe(reply)}"
+    if isinstance(reply, Died):
+        late = Outcome.OUT_OF_MEMORY if reply.out_of_memory else Outcome.CRASH
     return MeasureResult(late, error=text)

@@ -24,7 +24,7 @@ from ...codegen.generator import generator_for, outside_modules
 from ...target import Target
 from .measure_result import Kernel, MeasureConfig
 from .protocol import Message
-from .worker_process import Died, Event, TimedOut, Worker, quoted, turn
+from .worker_process import Died, Reply, TimedOut, Worker, quoted, turn
 
 
 class WorkerPool:
@@ -109,7 +109,7 @@ class Builds(Generic[Request, Result]):
         builders: Sequence[SupervisedWorker],
         requests: Sequence[Request],
         ask: Callable[[SupervisedWorker, Request], Worker],
-        hear: Callable[[Event, Request], Result],
+        hear: Callable[[Reply, Request], Result],
     ) -> None:
         self.results: dict[int, Result] = {}
         self.at_work: dict[Worker, tuple[SupervisedWorker, int]] = {}
@@ -124,11 +124,11 @@ class Builds(Generic[Request, Result]):
     ) -> None:
         """Hear what builders have to say, and give them more to do."""
         busy = list(self.at_work)
-        for worker, event in turn(busy, tick, work, wait=wait) if busy else ():
+        for worker, reply in turn(busy, tick, work, wait=wait) if busy else ():
             if worker not in self.at_work:
                 continue  # it died after its answer, which is the next request's matter
             supervised, number = self.at_work[worker]
-            answer = supervised.receive(event)
+            answer = supervised.receive(reply)
             if answer is None:
                 continue
             del self.at_work[worker]
@@ -245,7 +245,7 @@ class SupervisedWorker:
         _ = self.worker
 
     def ask(self, message: Message, timeout: float, asleep: float | None = None) -> Worker:
-        """Send a request to the worker that is returned; its events go through `receive`.
+        """Send a request to the worker that is returned; its replies go through `receive`.
 
         If that worker dies, its death is the answer. The limits are those of `Worker.send`.
         """
@@ -253,8 +253,8 @@ class SupervisedWorker:
         worker.send(message, timeout, asleep)
         return worker
 
-    def receive(self, event: Event) -> Event | Requeue | None:
-        """The answer to the request that an event of the worker is; `None` if it is of another.
+    def receive(self, reply: Reply) -> Reply | Requeue | None:
+        """The answer to the request that a reply of the worker is; `None` if it is of another.
 
         A worker that answers that it is `unusable`, because of the request, is ended.
 
@@ -262,20 +262,20 @@ class SupervisedWorker:
         """
         if not self._owed:
             self._failures = 0
-            if isinstance(event, Message) and event.fields.get("unusable"):
+            if isinstance(reply, Message) and reply.fields.get("unusable"):
                 self.close()
-            return event
+            return reply
         welcome = self._owed[0]
-        if isinstance(event, Message):
-            if event.fields.get("error"):
-                raise TuningError("{0} failed: {1}", welcome.what, event.fields["error"])
+        if isinstance(reply, Message):
+            if reply.fields.get("error"):
+                raise TuningError("{0} failed: {1}", welcome.what, reply.fields["error"])
             del self._owed[0]
-            welcome.heard(event)
+            welcome.heard(reply)
             return None
         self._failures += 1
-        once = welcome.once and not was_killed(event)
+        once = welcome.once and not was_killed(reply)
         if once or self._failures >= _MAX_FAILURES:
-            raise TuningError("{0} failed: {1}", welcome.what, describe(event))
+            raise TuningError("{0} failed: {1}", welcome.what, describe(reply))
         return Requeue()
 
     def close(self) -> None:
@@ -295,14 +295,14 @@ class SupervisedWorker:
             worker.send(welcome.message, welcome.timeout)
 
 
-def was_killed(event: Event) -> bool:
-    """Whether an event is the death of a worker that was killed from outside."""
-    return isinstance(event, Died) and event.killed_from_outside
+def was_killed(reply: Reply) -> bool:
+    """Whether a reply is the death of a worker that was killed from outside."""
+    return isinstance(reply, Died) and reply.killed_from_outside
 
 
-def describe(event: Died | TimedOut) -> str:
+def describe(reply: Died | TimedOut) -> str:
     """A death as text."""
-    if isinstance(event, Died):
-        return f"the process ended with {event}"
-    asleep = " though it hardly computed" if event.asleep else ""
-    return f"not done within {event.seconds:.3g} s{asleep}{quoted(event.output)}"
+    if isinstance(reply, Died):
+        return f"the process ended with {reply}"
+    asleep = " though it hardly computed" if reply.asleep else ""
+    return f"not done within {reply.seconds:.3g} s{asleep}{quoted(reply.output)}"

@@ -100,7 +100,7 @@ class TimedOut:
     asleep: bool = False
 
 
-Event = Message | Died | TimedOut
+Reply = Message | Died | TimedOut
 
 
 class _Limits(NamedTuple):
@@ -246,19 +246,19 @@ class Worker:
         except BrokenPipeError:
             self._outbox.clear()  # it is dying: that will be read from its replies
 
-    def pull(self) -> list[Event]:
-        """The events that have arrived. The last event of a worker is its death."""
-        events: list[Event] = []
+    def pull(self) -> list[Reply]:
+        """The replies that have arrived. The last reply of a worker is its death."""
+        replies: list[Reply] = []
         try:
             while piece := os.read(self.replies, _PIECE):
                 for message in self._assembler.feed(piece):
                     self._answered()
-                    events.append(message)
+                    replies.append(message)
         except BlockingIOError:
-            return events
+            return replies
         except TuningError as error:
-            return [*events, self._buried(str(error))]
-        return [*events, self._buried()]
+            return [*replies, self._buried(str(error))]
+        return [*replies, self._buried()]
 
     def output(self) -> str:
         """The end of what it printed since it was last idle."""
@@ -329,12 +329,12 @@ def turn(
     work: Callable[[], bool] = lambda: False,
     *,
     wait: bool = True,
-) -> list[tuple[Worker, Event]]:
-    """Wait for events of workers that owe an answer, and return them.
+) -> list[tuple[Worker, Reply]]:
+    """Wait for replies of workers that owe an answer, and return them.
 
     `tick` is called at least every 0.2 seconds; it may raise to give up waiting. `work` is called
     instead of waiting as long as it returns that it had something to do. Without `wait` there may
-    be no events.
+    be no replies.
     """
     while True:
         tick()
@@ -348,7 +348,7 @@ def turn(
                 poll.register(worker.requests, select.POLLOUT)
         patience = min(_TICK, *(w.patience for w in workers)) + 1e-3
         most = 0.0 if work() or not wait else patience
-        events: list[tuple[Worker, Event]] = []
+        replies: list[tuple[Worker, Reply]] = []
         began = time.monotonic()
         ready = poll.poll(most * 1000)
         waited = min(time.monotonic() - began, _LONGEST)
@@ -359,14 +359,14 @@ def turn(
             if fd == worker.requests and not worker.dead:
                 worker.push()
             elif not worker.dead:
-                events += [(worker, e) for e in worker.pull()]
-        heard = {w for w, _ in events}
+                replies += [(worker, r) for r in worker.pull()]
+        heard = {w for w, _ in replies}
         for worker in workers:
             if worker not in heard and not worker.dead and (late := worker.late()) is not None:
                 worker.kill()
-                events.append((worker, late))
-        if events or not wait:
-            return events
+                replies.append((worker, late))
+        if replies or not wait:
+            return replies
 
 
 def quoted(output: str) -> str:

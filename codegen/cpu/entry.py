@@ -18,7 +18,7 @@ from ...runtime.signature import (
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch, Need
 from ..generator import Code
-from ..sequence import Call, Fill, Function, Place, Stamp, Step
+from ..sequence import Address, Fill, Function, KernelCall, SequenceStep, Stamp
 from . import llvm
 from .archive import archive, members
 from .glue_range import range_function
@@ -70,12 +70,14 @@ def _text(functions: Sequence[Function], kernels: Sequence[Compiled]) -> str:
     )
 
 
-def _function(signature: Signature, steps: Sequence[Step], checks: dict[_Facts, str]) -> str:
+def _function(
+    signature: Signature, steps: Sequence[SequenceStep], checks: dict[_Facts, str]
+) -> str:
     """The function of these steps, where `checks` has the functions of guards by their facts."""
     lines: list[str] = []
     count = statuses = 0
 
-    def pointer(place: Place | None) -> str:
+    def pointer(place: Address | None) -> str:
         nonlocal count
         if place is None:
             return "null"
@@ -87,11 +89,11 @@ def _function(signature: Signature, steps: Sequence[Step], checks: dict[_Facts, 
         return f"%p{count}"
 
     for number, step in enumerate(steps):
-        if isinstance(step, Call):
+        if isinstance(step, KernelCall):
             for guard in step.guards:
                 facts = (replace(guard.data, name=""), guard.least, guard.greatest)
                 check = checks.setdefault(facts, f"guard.{len(checks)}")
-                indices = pointer(Place(guard.argument, guard.offset))
+                indices = pointer(Address(guard.argument, guard.offset))
                 lines += [
                     f"%g{statuses} = call i1 @{check}(ptr {indices})",
                     f"br i1 %g{statuses}, label %within{statuses}, label %outside{statuses}",

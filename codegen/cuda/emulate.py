@@ -18,6 +18,7 @@ from ...base.errors import VerifyError
 from ...tir.call_arguments import check, check_values, scalar
 from ...tir.ir import Buffer, Func, Stmt, Var
 from ...tir.visit import stored_buffers
+from ..passes.arena import ALIGNMENT, KEY
 from ..passes.launches import Launch, launches_of
 from .emulate_batch import Array, Batch, Grid
 from .emulate_code import Code
@@ -28,9 +29,6 @@ from .emulate_state import State
 BATCH_THREADS = 8192
 """Threads of a batch, if its blocks have no more."""
 BATCH_SHARED_BYTES = 1 << 24
-SHARED = "shared"
-"""The annotation of the loop over threadIdx.x with the offsets of shared buffers."""
-_OFFSET_UNIT = 16
 
 
 @dataclass(frozen=True)
@@ -86,20 +84,6 @@ def emulate(func: Func, *arguments: Any, batch_threads: int = BATCH_THREADS) -> 
     return Emulation(faults.all(), tuple(counts))
 
 
-def emulate_launch(func: Func, number: int, memory: Mapping[Buffer | Var, Any]) -> Emulation:
-    """Run one launch of a lowered program on memory of a device.
-
-    Of the parameters and internal buffers that the launch uses, `memory` has flat arrays, which are
-    all written and are changed in place, and numbers.
-    """
-    memories = {b: GlobalMemory(a, None) for b, a in memory.items() if isinstance(b, Buffer)}
-    scalars = {v: number_array(v, a) for v, a in memory.items() if isinstance(v, Var)}
-    faults = Faults()
-    launch = launches_of(func)[number]
-    counts = run_launch(number, launch, memories, scalars, faults, BATCH_THREADS)
-    return Emulation(faults.all(), tuple(counts))
-
-
 def run_launch(
     number: int,
     launch: Launch,
@@ -132,15 +116,15 @@ def shared_offsets(launch: Launch) -> Sequence[int]:
     """The offsets of the shared buffers of a launch. Raises `VerifyError` where they are wrong."""
     if not launch.threads or launch.threads[-1].thread != "threadIdx.x":
         raise VerifyError("a launch has no loop over threadIdx.x inside of its other threads")
-    offsets = dict(launch.threads[-1].annotations).get(SHARED, [])
+    offsets = dict(launch.threads[-1].annotations).get(KEY, [])
     if (
         not isinstance(offsets, list)
         or len(offsets) != len(launch.shared)
-        or any(type(n) is not int or n < 0 or n % _OFFSET_UNIT for n in offsets)
+        or any(type(n) is not int or n < 0 or n % ALIGNMENT for n in offsets)
     ):
         raise VerifyError(
             "the annotation {0} of threadIdx.x is {1!r}; expected multiples of {2} for {3}",
-            SHARED, offsets, _OFFSET_UNIT, [b.name for b in launch.shared],
+            KEY, offsets, ALIGNMENT, [b.name for b in launch.shared],
         )  # fmt: skip
     return offsets
 

@@ -1,8 +1,8 @@
 """Lowering for GPUs: the flat list of passes, and the form of the last program.
 
-The text of kernels is printed from the last program, and the emulator runs it;
-`form.py` checks its form. Here is all that can be in it, and what it means; the rules of
-`tir/ir.py` hold as well.
+The text of kernels is printed from the last program, and the emulator runs it. Here is all that
+can be in it (`tests/codegen/cuda/form.py` checks that), and what it means; the rules of `tir/ir.py`
+hold as well.
 
     program    := a function without blocks; its body is a launch, or a `Seq` of launches, or empty
     launch     := [blockIdx.z] [blockIdx.y] [blockIdx.x]     loops of kind THREAD, from outside

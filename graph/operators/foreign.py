@@ -37,7 +37,7 @@ def _evaluate(*arrays: Array, operators: Sequence[str], types: Sequence[str], mo
 
 def foreign_module() -> Any:
     """What reads the models of foreign nodes: `importers/onnx/foreign.py`."""
-    return import_module("....importers.onnx.foreign", __name__)
+    return import_module("...importers.onnx.foreign", __package__)
 
 
 register(Operator("foreign", Kind.FOREIGN, _evaluate, None, _infer, _source))

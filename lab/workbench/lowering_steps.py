@@ -84,7 +84,7 @@ class Lowering:
         noted: list[tuple[str, Func]] = []
         try:
             lowered = lower_parts(
-                version.schedule.func, self.target, trace=lambda *step: noted.append(step)
+                version.schedule.func, self.target, watcher=lambda *step: noted.append(step)
             )
         except BuildError as error:
             self.stages = list(self._refused(noted, error))

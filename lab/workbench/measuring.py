@@ -69,8 +69,8 @@ class Cancelled(Exception):
 
 
 @dataclass(eq=False)
-class Run:
-    """A run of versions: what it is doing, and how it ended.
+class LabRun:
+    """A run of versions in the lab: what it is doing, and how it ended.
 
     `error` says why it failed. `unsaved` is how many writes wait for the database.
     """
@@ -107,7 +107,7 @@ class VersionResults(NamedTuple):
 
 
 Tell: TypeAlias = Callable[[str], None]
-Work: TypeAlias = Callable[[Run, VersionResults], str | None]
+Work: TypeAlias = Callable[[LabRun, VersionResults], str | None]
 """What a run does; it returns what there is to say of its end."""
 
 
@@ -125,16 +125,16 @@ class Measurements:
         database: TuningDatabase | None,
         config: TuneConfig,
         tolerance: float | None,
-        told: Callable[[Run, VersionResults | None], None],
+        told: Callable[[LabRun, VersionResults | None], None],
     ) -> None:
         self._func, self._target, self._database = func, target, database
         self._config, self._tolerance, self._told = config, tolerance, told
         self._unsaved = Unsaved(self._saved)
         self.quiet = threading.RLock()
         self._thread: threading.Thread | None = None
-        self.run: Run | None = None
+        self.run: LabRun | None = None
 
-    def start(self, versions: Sequence[Version]) -> Run:
+    def start(self, versions: Sequence[Version]) -> LabRun:
         """Begin to measure versions. Raises `LabError` while a run goes on and without a database,
         `TargetError` where this machine does not run the target."""
         if self._database is None:
@@ -145,15 +145,15 @@ class Measurements:
         check_runnable(self._target)
         return self._begin(versions, partial(self._measure, self._database))
 
-    def pack(self, versions: Sequence[Version], folder: Path) -> Run:
+    def pack(self, versions: Sequence[Version], folder: Path) -> LabRun:
         """Begin to compile versions into a new folder, which a machine elsewhere measures. Raises
         `LabError` while a run goes on."""
         return self._begin(versions, partial(self._pack, folder))
 
-    def _begin(self, versions: Sequence[Version], work: Work) -> Run:
+    def _begin(self, versions: Sequence[Version], work: Work) -> LabRun:
         if self.run is not None and self.run.running:
             raise LabError("a run goes on; wait for it, or cancel it")
-        self.run = Run(versions, time.monotonic())
+        self.run = LabRun(versions, time.monotonic())
         _OPEN.add(self)
         self._thread = threading.Thread(
             target=self._work, args=(self.run, work), name="tilewright lab", daemon=True
@@ -187,7 +187,7 @@ class Measurements:
             self.run.unsaved = len(self._unsaved)
             self._told(self.run, None)
 
-    def _work(self, run: Run, work: Work) -> None:
+    def _work(self, run: LabRun, work: Work) -> None:
         measured = VersionResults({}, {}, [])
         try:
             run.says = work(run, measured) or "done"
@@ -201,7 +201,7 @@ class Measurements:
         self._told(run, measured)
         self._unsaved.retry()
 
-    def _say(self, run: Run, text: str) -> None:
+    def _say(self, run: LabRun, text: str) -> None:
         """Tell what goes on. Raises `Cancelled` if nobody wants it any more."""
         if run.cancelled.is_set():
             raise Cancelled
@@ -209,7 +209,7 @@ class Measurements:
             run.says = text
             self._told(run, None)
 
-    def _pack(self, folder: Path, run: Run, _: VersionResults) -> str:
+    def _pack(self, folder: Path, run: LabRun, _: VersionResults) -> str:
         traces = [v.schedule.trace for v in run.versions]
         self._say(run, "compiling")
         packed = write_pack(
@@ -227,7 +227,9 @@ class Measurements:
             "then import the results here: tilewright measure import results.jsonl --db DATABASE"
         )
 
-    def _measure(self, database: TuningDatabase, run: Run, measured: VersionResults) -> str | None:
+    def _measure(
+        self, database: TuningDatabase, run: LabRun, measured: VersionResults
+    ) -> str | None:
         """Measure as a session; returns plain words if the machine was not calm."""
         subject = Subject(
             workload_record(self._func),

@@ -152,7 +152,7 @@ from ..pictures.page import text as shown
 from . import records
 from .answers import plain, problem
 from .commands import COMMANDS, is_urgent, text, tree
-from .measuring import Measurements, Run, VersionResults
+from .measuring import LabRun, Measurements, VersionResults
 from .moves import refusal
 from .program_tree import Data, Handles, ProgramTree
 from .versions import Comparison, LabError, Version, Versions, fastest
@@ -342,7 +342,7 @@ class Workbench:
         """End what goes on; measured times are kept."""
         self.measurements.close()
 
-    def _measured(self, run: Run, measured: VersionResults | None) -> None:
+    def _measured(self, run: LabRun, measured: VersionResults | None) -> None:
         """Take over what a run found, in its thread."""
         with self._lock:
             if measured is not None:

@@ -101,7 +101,7 @@ def check_passes(func: Func, target: str = SERIAL) -> None:
     expected = copied(arguments)
     interpret(func, *expected)
     steps: list[tuple[str, Func]] = []
-    lower(func, resolve(target), trace=lambda name, f: steps.append((name, f)))
+    lower(func, resolve(target), watcher=lambda name, f: steps.append((name, f)))
     for name, step in steps:
         found = copied(arguments)
         flat = []

@@ -107,7 +107,7 @@ def test_a_parallel_loop_in_a_parallel_loop_is_serial() -> None:
 
 def test_internal_buffers_shrink_to_what_is_alive() -> None:
     steps = dict[str, Func]()
-    lowering.lower(with_scratch(6, 8).func, resolve(SERIAL), trace=steps.__setitem__)
+    lowering.lower(with_scratch(6, 8).func, resolve(SERIAL), watcher=steps.__setitem__)
     shapes = {n.buffer.shape for n in walk(steps["compact"]) if type(n).__name__ == "Alloc"}
     assert shapes == {(1, 8)}
     check_passes(with_scratch(6, 8).func)
@@ -115,14 +115,14 @@ def test_internal_buffers_shrink_to_what_is_alive() -> None:
 
 def test_the_trace_sees_the_program_after_each_pass() -> None:
     names: list[str] = []
-    lowering.lower(chain(2, 3), resolve(SERIAL), trace=lambda name, _: names.append(name))
+    lowering.lower(chain(2, 3), resolve(SERIAL), watcher=lambda name, _: names.append(name))
     assert names == ["", *(p.name for p in passes(processor(SERIAL)))]
 
 
 def test_strict_arithmetic_keeps_the_order_of_sums() -> None:
     names: list[str] = []
     lowering.lower(
-        chain(2, 3), resolve(SERIAL), strict_fp=True, trace=lambda name, _: names.append(name)
+        chain(2, 3), resolve(SERIAL), strict_fp=True, watcher=lambda name, _: names.append(name)
     )
     assert {p.name for p in passes(processor(SERIAL))} - set(names) == {
         "tree_reduce",

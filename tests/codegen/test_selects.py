@@ -65,7 +65,7 @@ def in_vectors(func: Func, *, tiled: bool) -> Func:
 def growth(func: Func, target: str) -> float:
     """How many times the nodes of `func` it has as vectors."""
     sizes = dict[str, int]()
-    lower(func, resolve(target), trace=lambda name, f: sizes.update({name: len(list(walk(f)))}))
+    lower(func, resolve(target), watcher=lambda name, f: sizes.update({name: len(list(walk(f)))}))
     return sizes["vectorize"] / sizes["hoist"]
 
 

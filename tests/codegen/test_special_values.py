@@ -145,8 +145,8 @@ def check(
 
 
 def test_every_function_is_in_a_table() -> None:
-    rooms = (te_activations, te_functions)
-    functions = {n for n in te.__all__ if any(callable(getattr(r, n, None)) for r in rooms)}
+    modules = (te_activations, te_functions)
+    functions = {n for n in te.__all__ if any(callable(getattr(r, n, None)) for r in modules)}
     assert functions - {"Expr", "Operand", "Tensor"} == UNARY.keys() | BINARY.keys() | OTHERS
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.build import compile_func, to_module
-from tilewright.codegen.cpu.reciprocal import SMALLEST, reciprocal
+from tilewright.codegen.cpu.llvm_whole import SMALLEST, reciprocal
 from tilewright.codegen.detect import resolve
 from tilewright.schedule import Schedule
 from tilewright.tir import te

@@ -11,11 +11,11 @@ import numpy as np
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BuildError
-from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.target import CudaTarget
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Buffer, Func
 
+from ..codegen.cuda.emulate_check import check_program
 from ..codegen.cuda.host_run import run_text
 from ..codegen.cuda.random_bindings import a_bound_program
 from ..codegen.cuda.random_branches import with_branches

@@ -140,8 +140,9 @@ class Kernels:
         self.groups = divide(self.graph)
         funcs = lowered_all(self.groups)
         target = resolve(TARGET)
-        made = {f.name: compile_first(Choices(f, target, None, POLICIES), target)[1] for f in funcs}
-        self.codes = [made[func.name] for func in funcs]
+        made = [compile_first(Choices(f, target, None, POLICIES), target) for f in {*funcs}]
+        codes = {kernel.func: kernel.compiled for kernel in made}
+        self.codes = [codes[func] for func in funcs]
         self.weights = Weights()
         self.weights.take(self.groups, self.codes)
 

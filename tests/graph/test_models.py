@@ -228,10 +228,12 @@ def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
 
 def test_texts_parse_back() -> None:
     graph = mlp()
-    text = graph_text(graph)
-    again = parse_graph(text, {c.digest: c.data for c in graph.constants})
+    text = str(graph)
+    again = tw.parse_graph(text, {c.digest: c.data for c in graph.constants})
     assert again.digest == graph.digest
-    assert graph_text(again) == text
+    assert str(again) == text
+    with pytest.raises(ModelError, match=graph.constants[0].digest):
+        tw.parse_graph(text)
 
 
 @pytest.mark.parametrize(

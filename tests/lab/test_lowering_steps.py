@@ -64,7 +64,7 @@ def test_every_pass_is_a_stage_with_its_reason(target: tw.Target) -> None:
     assert all(s["why"] for s in stages)
     assert [s["program"] for s in stages] == [True] * (1 + len(passes)) + [False] * len(texts)
     programs: list[str] = []
-    lower(sch.func, target, trace=lambda _, func: programs.append(func_text(func)))
+    lower(sch.func, target, watcher=lambda _, func: programs.append(func_text(func)))
     for number, text in enumerate(programs):
         changed = number > 0 and text != programs[number - 1]
         assert stages[number]["changed"] is changed

@@ -29,7 +29,7 @@ from tilewright.autotune.records import schedule_record, target_record, workload
 from tilewright.autotune.session import finals
 from tilewright.autotune.session.noise import Plausibility
 from tilewright.lab.workbench import unsaved
-from tilewright.lab.workbench.measuring import GENERATOR, Run, VersionResults
+from tilewright.lab.workbench.measuring import GENERATOR, LabRun, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing
 from tilewright.lab.workbench.workbench import Workbench
 from tilewright.runtime.measure.pack import read_pack
@@ -150,11 +150,11 @@ def test_the_fastest_is_that_of_the_comparison(bench: Workbench) -> None:
     assert bench.state()["fastest"] is None
     v0, v1 = bench.versions
     one, other = Timing(1e-4, (1e-4,) * 9, True), Timing(1.5e-4, (1.5e-4,) * 9, True)
-    bench._measured(Run([v0, v1], 0.0, ended=1.0), VersionResults({v0: one, v1: other}, {}, []))
+    bench._measured(LabRun([v0, v1], 0.0, ended=1.0), VersionResults({v0: one, v1: other}, {}, []))
     assert bench.state()["fastest"] == "v0"
     for a, b, ratio, first in ((v0, v1, 0.98, "v1"), (v1, v0, 0.98, "v0"), (v1, v0, 1.02, "v1")):
         compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
-        bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
+        bench._measured(LabRun([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
         assert bench.state()["fastest"] == first
 
 

@@ -1,4 +1,4 @@
-"""Every `<operator>_func` of the room, so that none is forgotten."""
+"""Every `<operator>_func` of the package, so that none is forgotten."""
 
 from __future__ import annotations
 

@@ -149,6 +149,16 @@ def test_only_the_library_is_asked_for_symbols(library: Path, name: str) -> None
         cpu_runtime._symbol(ctypes.CDLL(str(library)), name, library)
 
 
+def test_an_artifact_of_an_older_version_runs() -> None:
+    module = load(Path(__file__).parent / "kept" / "matmul.so")
+    assert str(module.target) == "cpu -mcpu=x86-64-v2 -threads=1"
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    b = np.arange(30, dtype=np.float32).reshape(6, 5)
+    c = np.empty((4, 5), np.float32)
+    module(a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
 def test_loading_needs_runtime_and_numpy_only(library: Path) -> None:
     program = (
         "import sys\n"

@@ -243,6 +243,6 @@ def test_loading_takes_numpy_alone(tmp_path: Path, root: Path) -> None:
         check=False,
     )
     assert run.stderr == ""
-    libraries, rooms = run.stdout.splitlines()
+    libraries, packages = run.stdout.splitlines()
     assert set(libraries.split()) <= {"numpy", "cython_runtime", "tests", "tilewright"}
-    assert set(rooms.split()) <= {"runtime", *GROUND}
+    assert set(packages.split()) <= {"runtime", *GROUND}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import tilewright.tuning_db as room
+import tilewright.tuning_db as package
 
 
 def test_records_come_without_sqlalchemy() -> None:
@@ -19,7 +19,7 @@ def test_records_come_without_sqlalchemy() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    for name in room.__all__:
-        assert hasattr(room, name), name
+    for name in package.__all__:
+        assert hasattr(package, name), name
     with pytest.raises(AttributeError):
-        room.Nothing  # noqa: B018
+        package.Nothing  # noqa: B018

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -10,10 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from tilewright.codegen.compiled import Compiled
-from tilewright.codegen.cuda.emulate import emulate_launch
-from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind
+from tilewright.codegen.cuda.emulate import BATCH_THREADS, Emulation, number_array, run_launch
+from tilewright.codegen.cuda.emulate_faults import Fault, FaultKind, Faults
+from tilewright.codegen.cuda.emulate_memory import GlobalMemory
 from tilewright.codegen.cuda.generator import CudaGenerator, kernels_of
 from tilewright.codegen.cuda.kernels import workspace_of
+from tilewright.codegen.passes.launches import launches_of
 from tilewright.runtime import Module, Origin
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch
@@ -21,6 +23,20 @@ from tilewright.tir.ir import Buffer, Func, Var, integers
 
 from ...runtime.cuda_double import H200, DoubleDriver, DoubleKernel, Launched
 from ...runtime.cuda_double import Fault as Illegal
+
+
+def emulate_launch(func: Func, number: int, memory: Mapping[Buffer | Var, Any]) -> Emulation:
+    """Run one launch of a lowered program on memory of a device.
+
+    Of the parameters and internal buffers that the launch uses, `memory` has flat arrays, which are
+    all written and are changed in place, and numbers.
+    """
+    memories = {b: GlobalMemory(a, None) for b, a in memory.items() if isinstance(b, Buffer)}
+    scalars = {v: number_array(v, a) for v, a in memory.items() if isinstance(v, Var)}
+    faults = Faults()
+    launch = launches_of(func)[number]
+    counts = run_launch(number, launch, memories, scalars, faults, BATCH_THREADS)
+    return Emulation(faults.all(), tuple(counts))
 
 
 def emulated_kernels(

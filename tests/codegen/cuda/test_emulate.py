@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.base import dtypes
 from tilewright.base.errors import ArgumentError
-from tilewright.codegen.cuda.emulate import emulate, emulate_launch
+from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.cuda.emulate_faults import FaultKind
 from tilewright.codegen.generator import generator_for
 from tilewright.schedule import Schedule
@@ -22,6 +22,7 @@ from tilewright.tir.ir import Buffer, For, Func, Seq, Store
 from tilewright.tir.parser import parse
 
 from ...refusals import refused
+from .emulated import emulate_launch
 from .kernels import arguments, kernel, kinds, run
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tilewright.base.errors import BuildError
-from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.codegen.lower import lower
 from tilewright.codegen.passes.rewrite import statements
 from tilewright.tir.ir import Barrier, If, Let
@@ -15,6 +14,7 @@ from ...fuzz.gpu_case import TARGET, TOLERANCE, run_gpu_case
 from ...long import first_of
 from ...schedule.random_cases import Tally
 from ..machinery import random_arguments
+from .emulate_check import check_program
 from .random_bindings import a_bound_program, threads_of
 from .random_branches import with_branches
 

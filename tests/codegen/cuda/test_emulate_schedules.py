@@ -12,7 +12,6 @@ import pytest
 
 from tilewright.base.errors import BuildError
 from tilewright.codegen.cuda.emulate import emulate
-from tilewright.codegen.cuda.emulate_check import check_lowered, check_program
 from tilewright.codegen.cuda.emulate_faults import FaultKind
 from tilewright.codegen.lower import lower
 from tilewright.target import CudaTarget
@@ -21,6 +20,7 @@ from tilewright.tir.visit import rewrite_children, walk
 
 from ..machinery import copied, random_arguments
 from . import schedules
+from .emulate_check import check_lowered, check_program
 
 TARGET = CudaTarget.named("sm_90a")
 SCHEDULES: dict[str, Callable[[], Func]] = {

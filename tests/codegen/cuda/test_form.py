@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tilewright.base.errors import VerifyError
-from tilewright.codegen.cuda.form import check_form
 from tilewright.codegen.lower import lower
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
+from .form import check_form
 from .kernels import kernel
 from .test_text import SCHEDULED
 

@@ -15,7 +15,6 @@ from tilewright.base import dtypes
 from tilewright.base.errors import BuildError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cuda.emulate import emulate
-from tilewright.codegen.cuda.emulate_check import check_program
 from tilewright.codegen.cuda.kernels import emit
 from tilewright.codegen.cuda.lowering import passes
 from tilewright.codegen.generator import Part
@@ -31,6 +30,7 @@ from tilewright.tir.wellformed import check_structure
 
 from ...golden import check_golden
 from . import schedules
+from .emulate_check import check_program
 
 GOLDENS = Path(__file__).parent / "goldens"
 RULE = "-" * 40

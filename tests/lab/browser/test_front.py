@@ -21,7 +21,7 @@ from tilewright.codegen.cpu.generator import CpuGenerator
 from tilewright.codegen.generator import CodeGenerator
 from tilewright.lab.workbench import commands, records
 from tilewright.lab.workbench.answers import page_of
-from tilewright.lab.workbench.measuring import Run, VersionResults
+from tilewright.lab.workbench.measuring import LabRun, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing, Version
 from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.ir import Func
@@ -322,7 +322,7 @@ def test_moves_have_measured_times_too(page: Page, bench: Workbench) -> None:
     expect(move).not_to_contain_text("expected")
     expect(move).to_have_accessible_name(re.compile(r"predicted "))
     v0, v1 = bench.versions
-    run = Run([v0, v1], 0.0, says="done", ended=1.0)
+    run = LabRun([v0, v1], 0.0, says="done", ended=1.0)
     timings = {v: Timing(s, (s,) * 3, True) for v, s in ((v0, 3e-3), (v1, 1e-3))}
     bench._measured(run, VersionResults(timings, {}, []))
     page.evaluate("refresh()")
@@ -341,7 +341,7 @@ def test_a_version_that_failed_says_why(page: Page, bench: Workbench) -> None:
     applied(bench, "parallel", loop=bench.state()["tree"]["nodes"][0]["id"])
     lab = open_front(page, bench)
     v0, v1 = bench.versions
-    bench.measurements.run = Run([v0, v1], 0.0, says="done", ended=1.0)
+    bench.measurements.run = LabRun([v0, v1], 0.0, says="done", ended=1.0)
     timings = {v0: Timing(1e-3, (1e-3,) * 3, True)}
     results = VersionResults(timings, {v1: "crash: signal 11"}, [])
     bench._measured(bench.measurements.run, results)
@@ -376,7 +376,7 @@ def test_sliders_show_the_figures_of_the_search(page: Page, bench: Workbench) ->
     _, v1 = bench.versions
     assert v1.predicted is not None
     timed = {v1: Timing(2 * v1.predicted, (2 * v1.predicted,) * 3, True)}
-    bench._measured(Run([v1], 0.0, says="done", ended=1.0), VersionResults(timed, {}, []))
+    bench._measured(LabRun([v1], 0.0, says="done", ended=1.0), VersionResults(timed, {}, []))
     page.evaluate("refresh()")
     expected = format_seconds(2 * figures["predicted"])
     expect(lab.locator(".predicted")).to_contain_text(f"{expected} expected, ")
@@ -411,7 +411,7 @@ def test_a_swapped_comparison_is_the_newest(page: Page, bench: Workbench) -> Non
     v0, v1 = bench.versions
     for a, b, ratio, says in ((v0, v1, 2.0, "v1 is 2.00x slower"), (v1, v0, 0.25, "v0 is 4.00x")):
         compared = Comparison(a.id, b.id, ratio, None, Verdict.UNSETTLED)
-        bench._measured(Run([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
+        bench._measured(LabRun([a, b], 0.0, ended=1.0), VersionResults({}, {}, [compared]))
         page.evaluate("refresh()")
         expect(lab.get_by_role("tabpanel")).to_contain_text(says)
 
@@ -423,7 +423,7 @@ def test_the_fastest_is_that_of_the_comparison(page: Page, bench: Workbench) -> 
     v0, v1 = bench.versions
     timings = {v0: Timing(1e-3, (1e-3,) * 6, True), v1: Timing(1.5e-3, (1.5e-3,) * 6, True)}
     compared = Comparison("v0", "v1", 0.98, None, Verdict.FASTEST)
-    bench._measured(Run([v0, v1], 0.0, ended=1.0), VersionResults(timings, {}, [compared]))
+    bench._measured(LabRun([v0, v1], 0.0, ended=1.0), VersionResults(timings, {}, [compared]))
     lab = open_front(page, bench)
     (row,) = lab.locator("button.version").filter(has_text="fastest").all()
     expect(row).to_contain_text("1.5 ms")
@@ -684,9 +684,9 @@ def test_the_folder_of_a_pack_is_asked_for(
 ) -> None:
     packed: list[tuple[list[str], Path]] = []
 
-    def pack(versions: Sequence[Version], folder: Path) -> Run:
+    def pack(versions: Sequence[Version], folder: Path) -> LabRun:
         packed.append(([v.id for v in versions], folder))
-        return Run(versions, 0.0, says=f"packed into {folder}", ended=1.0)
+        return LabRun(versions, 0.0, says=f"packed into {folder}", ended=1.0)
 
     monkeypatch.setattr(bench.measurements, "pack", pack)
     lab = open_front(page, bench)
@@ -870,7 +870,7 @@ def test_times_of_versions_are_whole(page: Page, bench: Workbench, width: int) -
     v0, v1 = bench.versions
     samples = tuple(k * 1e-6 for k in range(404, 453, 2))
     timings = {v: Timing(439e-6, samples, False) for v in (v0, v1)}
-    bench._measured(Run([v0, v1], 0.0, says="done", ended=1.0), VersionResults(timings, {}, []))
+    bench._measured(LabRun([v0, v1], 0.0, says="done", ended=1.0), VersionResults(timings, {}, []))
     bench.pinned = v1.schedule_id
     page.evaluate("refresh()")
     expect(lab.locator(".version[aria-current] .pinned")).to_be_visible()

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
-from ...target import CudaTarget
-from ...tir.interpreter import interpret
-from ...tir.ir import Buffer, Func
-from ...tir.visit import stored_buffers
-from ..lower import lower
-from .emulate import Emulation, emulate, strided
-from .emulate_batch import Array
+from tilewright.base import dtypes
+from tilewright.codegen.cuda.emulate import Emulation, emulate, strided
+from tilewright.codegen.cuda.emulate_batch import Array
+from tilewright.codegen.lower import lower
+from tilewright.target import CudaTarget
+from tilewright.tir.interpreter import interpret
+from tilewright.tir.ir import Buffer, Func
+from tilewright.tir.visit import stored_buffers
+
 from .form import check_form
 
 ROUNDINGS = 32

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ...base import dtypes
-from ...base.errors import VerifyError
-from ...tir.equality import flat
-from ...tir.ir import (
+from tilewright.base import dtypes
+from tilewright.base.errors import VerifyError
+from tilewright.codegen.cuda.emulate import shared_offsets
+from tilewright.codegen.cuda.kernels import is_move
+from tilewright.codegen.passes.arena import KEY
+from tilewright.codegen.passes.launches import AXES, BLOCK_AXES, Launch, Varying, launch_of
+from tilewright.tir.equality import flat
+from tilewright.tir.ir import (
     INDEX,
     NARROW_INDEX,
     Alloc,
@@ -37,11 +41,7 @@ from ...tir.ir import (
     Var,
     WarpShuffle,
 )
-from ...tir.visit import children, nested
-from ..passes.arena import KEY
-from ..passes.launches import AXES, BLOCK_AXES, Launch, Varying, launch_of
-from .emulate import shared_offsets
-from .kernels import is_move
+from tilewright.tir.visit import children, nested
 
 _STATEMENTS = (Seq, For, If, Let, Alloc, Store, Barrier)
 _EXPRESSIONS = (Var, Const, Binary, Call, Cast, Select, Load, WarpShuffle)
