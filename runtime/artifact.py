@@ -37,6 +37,8 @@ from .target_runtime import TargetRuntime, runtime_for
 from .weights_file import Array, WeightsFile, digest_of_bytes, weights_path
 
 FORMAT_VERSION = 5
+PLAIN_VERSION = 4
+"""Of artifacts without a partition, which older versions read too."""
 MAX_CODE_BYTES = 256 << 20
 _MAX_MANIFEST_BYTES = 16 << 20
 """The evidence of ten thousand nodes has 3 MB."""
@@ -84,7 +86,7 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         origin, schedule_id, measurement_id, toolchain, kernels, evidence = self.provenance
         data = {
-            "format": FORMAT_VERSION,
+            "format": PLAIN_VERSION if self.partition is None else FORMAT_VERSION,
             "abi": ABI_VERSION,
             "signature": self.signature.to_json(),
             "target": str(self.target),
@@ -112,8 +114,8 @@ class Manifest:
 
         Raises `ArtifactError` for an unknown version or target, and for malformed content.
         """
-        _check_version("format", data.get("format"), FORMAT_VERSION)
-        _check_version("abi", data.get("abi"), ABI_VERSION)
+        _check_version("format", data.get("format"), FORMAT_VERSION, PLAIN_VERSION)
+        _check_version("abi", data.get("abi"), ABI_VERSION, ABI_VERSION)
         require_digest(data, digest, "the manifest", _HINT)
         names = [field.name for field in fields(_Fields)]
         found = read(_Fields, {name: data.get(name) for name in names}, "manifest")
@@ -367,7 +369,7 @@ def _missing(code_path: Path) -> ArtifactError:
     return ArtifactError("{0} does not exist", code_path, hint=_HINT)
 
 
-def _check_version(what: str, found: object, known: int) -> None:
+def _check_version(what: str, found: object, known: int, oldest: int) -> None:
     if type(found) is not int or found < 1:
         raise ArtifactError("manifest: expected a version of its {0}, found {1}", what, show(found))
     if found > known:
@@ -378,12 +380,12 @@ def _check_version(what: str, found: object, known: int) -> None:
             known,
             hint="update tilewright, or build the artifact with this version",
         )
-    if found < known:
+    if found < oldest:
         raise ArtifactError(
             "manifest: {0} version {1} is not supported any more, expected {2}",
             what,
             found,
-            known,
+            oldest if oldest == known else f"{oldest} to {known}",
             hint="build the artifact anew",
         )
 

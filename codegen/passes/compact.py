@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import gcd
@@ -21,6 +21,7 @@ from ...tir.ir import (
     Load,
     Prefetch,
     Range,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -123,11 +124,23 @@ _Path: TypeAlias = tuple[Stmt, ...]
 
 
 class _Access(NamedTuple):
-    """The indices of a load or store, and the statements around it, outermost first."""
+    """The indices of a load or store, and the statements around it, outermost first.
+
+    A load counts only where conditions of selections around it are as `chosen` has them; those are
+    not of data, which may change.
+    """
 
     indices: tuple[Expr, ...]
     writes: bool
     path: _Path
+    chosen: tuple[tuple[Expr, bool], ...] = ()
+
+    def conditions(self, above: int) -> Iterator[tuple[Expr, bool]]:
+        """What it runs under, and whether that holds, in statements from a place of its path on."""
+        for s, child in pairwise(self.path[above:]):
+            if type(s) is If and s.then is not s.other:
+                yield s.cond, child is s.then
+        yield from self.chosen
 
 
 class _Plan(NamedTuple):
@@ -150,10 +163,18 @@ def _accesses(
     found: dict[Buffer, list[_Access]] = {b: [] for b in buffers}
     hints: dict[Buffer, list[_Path]] = {b: [] for b in buffers}
 
-    def loads(e: Any, path: _Path) -> None:
-        for n in walk(e):
-            if type(n) is Load and n.buffer in found:
-                found[n.buffer].append(_Access(n.indices, False, path))
+    def loads(e: Any, path: _Path, chosen: tuple[tuple[Expr, bool], ...] = ()) -> None:
+        if type(e) is Load and e.buffer in found:
+            found[e.buffer].append(_Access(e.indices, False, path, chosen))
+        if type(e) is Select:
+            loads(e.cond, path, chosen)
+            steady = not any(type(n) is Load for n in walk(e.cond))
+            loads(e.then, path, (*chosen, (e.cond, True)) if steady else chosen)
+            loads(e.other, path, (*chosen, (e.cond, False)) if steady else chosen)
+            return
+        for c in children(e):
+            if isinstance(c, Expr):
+                loads(c, path, chosen)
 
     def visit(s: Stmt, above: _Path) -> None:
         path = (*above, s)
@@ -197,7 +218,7 @@ def _plan(
         fixed = scalars | {f.var for f in around}
         dims = [_span(b, d, accesses, fixed, s) for d in range(len(b.shape))]
         depth = len(around)
-        filled = _is_filled_first(accesses, around, dims, fixed, s) or (
+        filled = _is_filled_first(b, accesses, around, dims, fixed, s) or (
             on_device and _is_covered(b, accesses, around)
         )
         if not filled:
@@ -325,6 +346,7 @@ def _private_depth(around: Sequence[For], dims: Sequence[_Span], s: Simplifier) 
 
 
 def _is_filled_first(
+    b: Buffer,
     accesses: Sequence[_Access],
     around: Sequence[For],
     dims: Sequence[_Span],
@@ -335,12 +357,14 @@ def _is_filled_first(
     first = accesses[0]
     if not first.writes or not around:
         return False
-    for d, span in enumerate(dims):
+    for d, (span, whole) in enumerate(zip(dims, integers(b.shape), strict=True)):
         base, low, high = _reach(first.indices[d], fixed, s)
-        if add(shifted(base, low), negated(span.low)) or high - low + 1 != span.extent:
+        # Vectors that a guard cuts off reach beyond the buffer, where nothing is read.
+        needed = span.extent if span.low else min(span.extent, whole)
+        if add(shifted(base, low), negated(span.low)) or high - low + 1 < needed:
             return False
-    needed = _conditions(first, around[-1], s)
-    return all(needed <= _conditions(a, around[-1], s) for a in accesses if not a.writes)
+    held = _conditions(first, around[-1], s)
+    return all(held <= _conditions(a, around[-1], s) for a in accesses if not a.writes)
 
 
 def _is_covered(b: Buffer, accesses: Sequence[_Access], around: Sequence[For]) -> bool:
@@ -363,9 +387,8 @@ def _touched(access: _Access, shared: Mapping[Var, Dim]) -> Access:
     path = access.path
     inner = {f.var: f.extent for f in path if type(f) is For and f.var not in shared}
     guards = list[Expr]()
-    for s, child in pairwise(path):
-        if type(s) is If and s.then is not s.other:
-            guards += conjuncts(s.cond) if child is s.then else [call("not", s.cond)]
+    for cond, holds in access.conditions(0):
+        guards += conjuncts(cond) if holds else [call("not", cond)]
     return Access([Range(i, 1) for i in access.indices], inner, guards)
 
 
@@ -376,16 +399,13 @@ def _conditions(access: _Access, loop: For, s: Simplifier) -> frozenset[object]:
     are comparable.
     """
     found: set[object] = set()
-    inside = access.path[access.path.index(loop) + 1 :]
     indices = [s.poly(i) for i in access.indices]
     held = list[Expr]()
-    for n, child in pairwise(inside):
-        if type(n) is not If or n.then is n.other:
-            continue
-        if child is n.then:
-            held += conjuncts(n.cond)
+    for cond, holds in access.conditions(access.path.index(loop) + 1):
+        if holds:
+            held += conjuncts(cond)
         else:
-            found.add(("not", key_of(n.cond)))
+            found.add(("not", key_of(cond)))
     for c in held:
         if not is_bound(c):
             found.add(c)

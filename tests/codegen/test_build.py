@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright import ops, te
+from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.sketch import sketches
 from tilewright.base.errors import ArtifactError, BuildError, KernelError, TargetError
 from tilewright.codegen import lower as lowering
 from tilewright.codegen.build import compile_func, to_module
@@ -309,3 +311,17 @@ def add(A: T.Buffer((20, 8, 9, 2), "int32"), B: T.Buffer((20, 8, 9, 2), "int32")
     b = np.empty_like(a)
     to_module(compile_func(func, SERIAL))(a, b)
     np.testing.assert_array_equal(b, a + 1)
+
+
+@pytest.mark.parametrize("columns", [10, 12])
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+def test_narrow_transposed_matrices_are_packed_through_registers(columns: int, cpu: str) -> None:
+    """The vectors of the last columns reach beyond the matrix, where a selection reads nothing."""
+    x, w = te.placeholder((8, 64), name="x"), te.placeholder((columns, 64), name="w")
+    k = te.reduce_axis(64, name="k")
+    product = te.compute((8, columns), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="y")
+    func = te.func([x, w, product])
+    target = resolve(f"cpu -mcpu={cpu} -threads=2")
+    for sketch in sketches(func, target):
+        for row in Rowspace(sketch).sample(np.random.default_rng(0), 2).tolist():
+            compile_func(sketch.trace.with_row(row).apply(func).func, target)
