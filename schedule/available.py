@@ -315,6 +315,16 @@ def require_one_covers(
     )
 
 
+def is_covered_by(path: tuple[Stmt, ...], buffer: Buffer, other: tuple[Stmt, ...]) -> bool:
+    """Whether the block of `other` completes all that the one of `path` reads, as far as is known.
+
+    In each iteration of the loops that both are in.
+    """
+    shared = {s.var for s in common_loops(other, path)}
+    unfinished = feeding(last_block(other), IterKind.REDUCE) & shared
+    return not unfinished and (_covers(path, buffer, other) or _served(path, buffer, [other]).apart)
+
+
 def _served(path: Sequence[Stmt], buffer: Buffer, writers: Sequence[Sequence[Stmt]]) -> Finding:
     """Whether one of `writers` is shown to write everything that the block of `path` reads.
 

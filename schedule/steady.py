@@ -5,35 +5,70 @@ Iterations of other blocks update elements: a reader stays between those that it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace as _replace
+from typing import TypeAlias
 
 from ..tir.bounds import variables
 from ..tir.dependence import Access
-from ..tir.ir import Binary, Block, Buffer, Const, For, Func, IterKind, Op, Range, Stmt, Var
-from ..tir.structure import conjuncts, key_of
-from .available import common_loops, require_one_covers
-from .block_queries import loop_ranges, order_of, region_buffers, writers_of
+from ..tir.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Func,
+    IterKind,
+    Label,
+    Op,
+    Range,
+    Stmt,
+    Var,
+)
+from ..tir.structure import conjunction, conjuncts, key_of
+from ..tir.visit import substitute
+from .available import common_loops, is_covered_by, require_one_covers
+from .block_queries import Ranges, loop_ranges, order_of, region_buffers, writers_of
 from .distinct import distinct
 from .find import last_block, loops_above, path_to
 from .legality import reuses
-from .loop_dependence import conflicts, ordered, uses_of
+from .loop_dependence import Use, conflicts, ordered, pairs_of, uses_of
 from .require import require
 
+_Rounds: TypeAlias = dict[Label, set[Var]]
+"""The `_rounds_of` blocks of a program, as far as they are known."""
 
-def _updating(writer: Block, buffer: Buffer) -> set[Var]:
-    """The loops in whose iterations `writer` may store an element again.
 
-    Those of an axis that is an index of the element, up to a constant, store others, and so do
-    those of spatial axes, unless the iterations of these use an internal buffer again.
+def updating(
+    fn: Func,
+    writer: Block,
+    buffer: Buffer,
+    around: Collection[Var],
+    known: _Rounds | None = None,
+) -> set[Var]:
+    """The loops `around` a reader in whose iterations `writer` may store another value again.
+
+    Those of an axis that is an index of the element, up to a constant, store to others, and so do
+    those of spatial axes, unless the iterations of these use an internal buffer again. Of other
+    loops around the writer, those are among them in which what it reads is updated.
     """
+    telling = _telling(writer, buffer)
+    again = reuses(writer, buffer)
+    axes = [i for i in writer.iters if again or i.kind is not IterKind.SPATIAL]
+    found = {v for i in axes if again or i.var not in telling for v in variables(i.value)}
+    rest = set(around) - found
+    known = {} if known is None else known
+    return found.intersection(around) | _storing_again(fn, writer, buffer, rest, known)
+
+
+def _telling(writer: Block, buffer: Buffer) -> set[Var]:
+    """The axes of `writer` that are an index of the element that it stores, up to a constant."""
     regions = [r for r in writer.writes if r.buffer is buffer]
     places = [{(d, key_of(x.min)) for d, x in enumerate(r.ranges)} for r in regions]
     alike = set.intersection(*places)
     told = [_shifted(x) for d, x in enumerate(regions[0].ranges) if (d, key_of(x.min)) in alike]
-    telling = {v for v in told if v is not None}
-    again = reuses(writer, buffer)
-    axes = [i for i in writer.iters if again or i.kind is not IterKind.SPATIAL]
-    return {v for i in axes if again or i.var not in telling for v in variables(i.value)}
+    return {v for v in told if v is not None}
 
 
 def _shifted(x: Range) -> Var | None:
@@ -42,6 +77,83 @@ def _shifted(x: Range) -> Var | None:
     if type(e) is Binary and e.op in (Op.ADD, Op.SUB) and type(e.b) is Const:
         e = e.a
     return e if type(e) is Var and x.extent == 1 else None
+
+
+def _storing_again(
+    fn: Func, writer: Block, buffer: Buffer, around: Collection[Var], known: _Rounds
+) -> set[Var]:
+    """The loops `around` a reader in which `writer` stores different values to an element.
+
+    That takes two iterations that store to it, and between which what `writer` reads is updated.
+    Loops in which the reader is not are over when it reads.
+    """
+    path = path_to(fn, writer.label)
+    loops = [s for s in path if type(s) is For and s.var in around]
+    again = [s for s in loops if not distinct(*_stores(path, writer, buffer, s, [s]))]
+    rounds = _rounds_of(fn, writer, known) if again else set()
+    found = set()
+    for s in again:
+        moving = [x for x in loops[loops.index(s) :] if x.var in rounds]
+        # Another value comes from another iteration of `moving`, which are `s` or loops in it.
+        apart = not moving or _stores_apart(path, writer, buffer, s, [s])
+        if not (apart or (s not in moving and _stores_apart(path, writer, buffer, s, moving))):
+            found.add(s.var)
+    return found
+
+
+def _stores_apart(
+    path: Sequence[Stmt], writer: Block, buffer: Buffer, outermost: For, loops: Sequence[For]
+) -> bool:
+    """Whether `writer` stores to other elements in each iteration of `loops`.
+
+    These are among `outermost` and those in it. The others of these sweep, those around it do not.
+    """
+    accesses, _, ranges = _stores(path, writer, buffer, outermost, loops)
+    uses = [Use(writer, buffer, True, a) for a in accesses]
+    return distinct(accesses, loops, ranges) or conflicts(pairs_of(uses), loops, ranges).apart
+
+
+def _stores(
+    path: Sequence[Stmt], writer: Block, buffer: Buffer, outermost: For, loops: Sequence[For]
+) -> tuple[list[Access], Sequence[For], Ranges]:
+    """How `writer` stores to `buffer` in iterations of `loops`, with them and their ranges."""
+    own = {s.var for s in loops}
+    uses = [u.access for u in uses_of(writer, buffer, outermost) if u.writes]
+    accesses = [a._replace(inner={v: n for v, n in a.inner.items() if v not in own}) for a in uses]
+    return accesses, loops, loop_ranges([*path[: path.index(outermost)], *loops])
+
+
+def _rounds_of(fn: Func, block: Block, known: _Rounds) -> set[Var]:
+    """The loops around `block` in whose iterations an element that it reads is updated.
+
+    Where elements have contents before, that is any with a writer in it, unless an earlier writer
+    stores all that `block` reads in each of its iterations.
+    """
+    if block.label in known:
+        return known[block.label]
+    path = path_to(fn, block.label)
+    order = order_of(fn)
+    place = order[block.label]
+    found: set[Var] = set()
+    known[block.label] = found
+    for buffer in region_buffers(block.reads):
+        contents = _has_contents(fn, buffer)
+        carried, afresh = set[Var](), set[Var]()
+        for w in writers_of(fn, buffer):
+            other = path_to(fn, w.label)
+            shared = {s.var for s in common_loops(other, path)}
+            if not shared or (w.label is block.label and w.init is not None):
+                continue
+            if order[w.label] < place:
+                found |= updating(fn, w, buffer, shared, known)
+                if contents and not shared <= afresh and is_covered_by(path, buffer, other):
+                    afresh |= shared
+            if order[w.label] > place and contents:
+                found |= shared
+            elif contents:
+                carried |= shared
+        found |= carried - afresh
+    return found
 
 
 def require_steady(
@@ -55,13 +167,15 @@ def require_steady(
     of the two that touch it are in the order of the blocks.
     """
     path = path_to(fn, block.label)
-    changed = {s.var for s in path if type(s) is For} ^ {s.var for s in around}
+    own, entered = {s.var for s in path if type(s) is For}, {s.var for s in around}
+    changed = own ^ entered
     order = order_of(fn)
+    known: _Rounds = {}
     for buffer in sorted(buffers, key=lambda b: b.name):
         writers = [w for w in writers_of(fn, buffer) if w.label is not block.label]
         for w in writers:
-            updating = _updating(w, buffer)
-            loops = [s.var for s in loops_above(fn, w.label) if s.var in updating & changed]
+            moving = updating(fn, w, buffer, own | entered, known) & changed
+            loops = [s.var for s in loops_above(fn, w.label) if s.var in moving]
             require(
                 not loops,
                 "block {0} reads {1} in each iteration of loop {2}, in which block {3} updates it",
@@ -161,13 +275,14 @@ def updated_around(
     stays = {s.var for s in around}
     kept = [s for s in path if type(s) is For and s.var in stays]
     end = 0
+    known: _Rounds = {}
     for buffer in buffers:
         for w in writers_of(fn, buffer):
             if w.label is block.label:
                 continue
             together = {s.var for s in common_loops(path_to(fn, w.label), path)}
             if not _has_contents(fn, buffer):
-                together &= _updating(w, buffer)
+                together = updating(fn, w, buffer, together, known)
             end = max([end, *(n for n, s in enumerate(kept, 1) if s.var in together)])
     return kept[:end]
 
@@ -186,6 +301,43 @@ def require_used_at_once(
             outputs = region_buffers(block.writes) & region_buffers(r.reads)
             for buffer in sorted(outputs, key=lambda b: b.name):
                 require_one_covers(path_to(fn, r.label), buffer, [path])
+
+
+def require_stores_in_place(
+    fn: Func, block: Block, at: Block, values: Mapping[Var, Expr], conditions: Sequence[Expr] = ()
+) -> None:
+    """Require that `block` may store its results where block `at` runs, to those who read them.
+
+    `values` are those of its iterations in terms of `at`, under `conditions`. If it stores to
+    elements again in some of its iterations, these stay in the iterations of the same loops.
+    """
+    old, path = path_to(fn, block.label), path_to(fn, at.label)
+    around = loops_above(fn, at.label)
+    bound = {i.var: i.value for i in at.iters}
+    for buffer in sorted(region_buffers(block.writes), key=lambda b: b.name):
+        if not reuses(block, buffer):
+            continue
+        telling = _telling(block, buffer)
+        again = {v for i in block.iters if i.var not in telling for v in variables(i.value)}
+        left = again - {s.var for s in around}
+        require(
+            not left,
+            "block {0} stores to elements of {1} again in each iteration of loop {2}, in which "
+            "block {3} does not run",
+            block.label,
+            buffer.name,
+            lambda left=left: ", ".join(sorted(v.name for v in left)),
+            at.label.name,
+        )
+        end = max([0, *(n for n, s in enumerate(around, 1) if s.var in again)])
+        own = [i for i in block.iters if i.var in values]
+        moved = [_replace(i, value=substitute(values[i.var], bound)) for i in own]
+        guards = [substitute(c, bound) for c in (*conjuncts(at.predicate), *conditions)]
+        require_same_points(
+            [*old[:-1], _replace(block, iters=tuple(own))],
+            [*path[:-1], _replace(block, iters=tuple(moved), predicate=conjunction(guards))],
+            around[:end],
+        )
 
 
 def require_same_points(old: Sequence[Stmt], new: Sequence[Stmt], loops: Sequence[For]) -> None:
@@ -212,7 +364,7 @@ def require_same_points(old: Sequence[Stmt], new: Sequence[Stmt], loops: Sequenc
     require(
         rest.isdisjoint(variables_of)
         and (not moving or distinct(accesses, moving, loop_ranges(loops))),
-        "block {0} would run in other iterations of loop {1}, which update what it reads",
+        "block {0} would run in other iterations of loop {1}, which update what it reads or stores",
         before.label,
         lambda: ", ".join(s.var.name for s in loops),
     )

@@ -56,7 +56,7 @@ from ..find import blocks_in, find_block, loops_above, replace, statements
 from ..places import always_read, place_of
 from ..primitive import primitive
 from ..require import current_space, require
-from ..steady import require_steady, require_used_at_once
+from ..steady import require_steady, require_stores_in_place, require_used_at_once
 from ..written import visited
 
 MAX_SIZE = 4096
@@ -243,6 +243,7 @@ def reverse_compute_inline(fn: Func, block: Label) -> tuple[Func, None]:
     others = [r for r in consumer.reads if r.buffer is not buffer]
     _require_unchanged(fn, producer, others, [consumer])
     require_steady(fn, consumer, region_buffers(others), loops_above(fn, producer.label))
+    require_stores_in_place(fn, consumer, producer, theirs.values, theirs.conditions)
     order = order_of(fn)
     before = [r.label for r in readers_of(fn, region_buffers(consumer.writes))
               if order[r.label] < order[block]]  # fmt: skip

@@ -68,7 +68,7 @@ from ..places import copied
 from ..primitive import primitive
 from ..reduction_blocks import match_reduction, starts_from_zero
 from ..require import note_provisional, require, require_some
-from ..steady import require_steady, require_used_at_once
+from ..steady import require_steady, require_stores_in_place, require_used_at_once
 from ..written import require_whole_domain
 
 _NAMES = tuple(COMBINERS)
@@ -500,6 +500,7 @@ def fuse_reduction_epilogue(fn: Func, reduction: Label, epilogue: Label) -> tupl
     target = consumer.body.buffer
     require_not_inplace(fn, target, epilogue)
     mapping = dict(zip(variables, matched.indices, strict=True))
+    require_stores_in_place(fn, consumer, block, mapping)
     where = tuple(substitute(e, mapping) for e in consumer.body.indices)
     body = Store(target, where, binary(Op.ADD, load(target, where), matched.value))
     init = Store(target, where, substitute(term, mapping))

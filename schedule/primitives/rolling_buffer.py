@@ -32,7 +32,6 @@ from ...tir.visit import substitute, walk
 from ..available import is_rolling, require_available
 from ..block_queries import (
     Ranges,
-    feeding,
     loop_ranges,
     readers_of,
     region_buffers,
@@ -47,6 +46,7 @@ from ..find import blocks_in, find_block, map_blocks, path_to
 from ..places import block_redirected
 from ..primitive import primitive
 from ..require import certain, current_space, require, require_number, require_some
+from ..steady import updating
 from .cached_copies import written_at
 
 _IN_ORDER = (ForKind.SERIAL, ForKind.UNROLL)
@@ -201,8 +201,7 @@ def _require_steady(fn: Func, block: Block, loop: For, inner: Sequence[For]) -> 
         changing = [w for w in writers if any(w is x for x in inside)]
         for w in changing:
             require(
-                len(writers) == 1
-                and (loops.isdisjoint(feeding(w, IterKind.OPAQUE)) or is_rolling(w, b)),
+                len(writers) == 1 and (not updating(fn, w, b, loops) or is_rolling(w, b)),
                 "{0}, which block {1} reads, changes in loop {2} (in block {3})",
                 b.name,
                 block.label.name,

@@ -25,6 +25,7 @@ from .random_programs import (
     with_strides,
     with_updates,
 )
+from .random_rounds import a_program_of_rounds
 from .random_stages import SIZES, Pick, Stage
 from .random_steps import STEPS, Step
 from .random_targets import NoTarget
@@ -237,6 +238,14 @@ THEMES = (
 )
 
 
+MOVES = (
+    *(steps.cache_read, steps.cache_write, steps.merge, steps.fuse_reduction_epilogue),
+    *(steps.compute_at, steps.reverse_compute_at),
+    *(steps.compute_inline, steps.reverse_compute_inline, steps.rolling_buffer),
+)
+"""Steps after which blocks run in other iterations, with those that make blocks for them."""
+
+
 def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]:
     """A program and steps for it; one in four is of a theme, whose steps are then a third.
 
@@ -244,6 +253,9 @@ def a_case(pick: Pick, about: Step | None = None) -> tuple[Func, Sequence[Step]]
     """
     themes = [t for t in THEMES if about is None or about in t.steps]
     if not themes or (about is None and pick(4)):
+        if pick(6) == 0:
+            tried = MOVES if pick(2) else STEPS + MOVES * (len(STEPS) // len(MOVES))
+            return a_program_of_rounds(pick), tried if about is None else (about,)
         func = a_program(pick)
         if pick(8) == 0:
             func = with_shared_unit_loops(func, pick)
