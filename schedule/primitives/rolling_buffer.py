@@ -32,6 +32,7 @@ from ...tir.visit import substitute, walk
 from ..available import is_rolling, require_available
 from ..block_queries import (
     Ranges,
+    feeding,
     loop_ranges,
     readers_of,
     region_buffers,
@@ -200,8 +201,10 @@ def _require_steady(fn: Func, block: Block, loop: For, inner: Sequence[For]) -> 
         writers = writers_of(fn, b)
         changing = [w for w in writers if any(w is x for x in inside)]
         for w in changing:
+            # Of a sum that is not complete, `require_available` says so.
+            updated = updating(fn, w, b, loops) - feeding(w, IterKind.REDUCE)
             require(
-                len(writers) == 1 and (not updating(fn, w, b, loops) or is_rolling(w, b)),
+                len(writers) == 1 and (not updated or is_rolling(w, b)),
                 "{0}, which block {1} reads, changes in loop {2} (in block {3})",
                 b.name,
                 block.label.name,
