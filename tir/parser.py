@@ -257,7 +257,8 @@ class _Parser(Declarations):
             if name in DIRECTIVES:
                 hint = f"T.{name} stands in a block, before the first statement of its body"
             elif name in ("func_attr", "inplace"):
-                hint = f"T.{name} stands at the top of the function"
+                several = "T.inplace(X, Y)" if name == "inplace" else "T.func_attr({.., ..})"
+                hint = f"T.{name} stands at the top of the function, once: {several}"
             raise self.wrong(node, "a statement", hint)
         (element, value), options = self.arguments(node, 2, "mask")
         buffer, indices = self.access(element)

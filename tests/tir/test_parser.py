@@ -453,6 +453,7 @@ ERRORS: list[tuple[tuple[str, ...], int, int, str]] = [
     (("v = T.axis.spatial(4, 0)",), 3, 5, "is allowed only at the top of a block"),
     (("A[0, 0] = 1.0", "B = T.alloc((4,), \"float32\")"), 4, 5, "only at the top of the function"),
     (("A[0, 0] = 1.0", "T.inplace(A)"), 4, 5, "stands at the top of the function"),
+    (("T.inplace(A)", "T.inplace(A)"), 4, 5, "T.inplace(X, Y)"),
     (("T.where(1 < 2)",), 3, 5, "T.where stands in a block"),
     ((*BLOCK, "    A[v, 0] = 1.0", "    T.where(v < 2)"), 6, 9, "before the first statement"),
     ((*BLOCK, "    T.where(v < 2)", "    T.where(v < 2)"), 6, 9, "T.where is given twice"),
