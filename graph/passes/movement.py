@@ -1,6 +1,7 @@
 """Movement: reshapes and transposes meet, cancel, and make way for what can then be fused.
 
-Reshapes sink below pointwise nodes, so that these join what computes their operands. Slices rise
+Reshapes sink below pointwise nodes, so that these join what computes their operands, and broadcasts
+that these imply are left out. Slices rise
 above transposes, and above reshapes that stand between them and a transpose. A permutation that
 moves only dimensions of one element is a reshape, which costs nothing.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from ...base import dtypes
 from ..builder import Builder, Rules
@@ -150,6 +153,25 @@ def reshape_sinks(b: Builder, node: Node) -> Value | None:
     return reshaped(b, b.add(node.operator, *operands, **node.attributes), shape)
 
 
+def broadcast_is_implied(b: Builder, node: Node) -> Value | None:
+    """pointwise(x, broadcast_to(c))   ->   pointwise(x, c)
+
+    Where all operands are constants, the result is one, which is broadcast. What is broadcast and
+    read by several kernels would else be written to memory.
+    """
+    inner = [b.producer(value, "broadcast_to") for value in node.inputs]
+    pairs = zip(node.inputs, inner, strict=True)
+    operands = [value if made is None else made.inputs[0] for value, made in pairs]
+    if not any(inner) or not node.output.type.size:
+        return None
+    if np.broadcast_shapes(*(value.shape for value in operands)) == node.output.shape:
+        return b.add(node.operator, *operands, **node.attributes)
+    if all(isinstance(value, Constant) for value in operands):
+        made = b.add(node.operator, *operands, **node.attributes)
+        return b.add("broadcast_to", made, shape=node.output.shape)
+    return None
+
+
 def _regrouped(shape: Sequence[int], whole: Sequence[int], to: Sequence[int]) -> list[int] | None:
     """The shape that broadcasts to `to` as `shape` does to `whole`, which is a reshape of it."""
     padded = [1] * (len(whole) - len(shape)) + list(shape)
@@ -199,7 +221,7 @@ RULES: Rules = {
     "matmul": [product_of_transposed],
     "slice": [slice_of_transpose],
     "transpose": [transpose_as_view, transpose_of_transpose, transpose_of_split_slice],
-    Kind.POINTWISE: [reshape_sinks],
+    Kind.POINTWISE: [broadcast_is_implied, reshape_sinks],
 }
 
 

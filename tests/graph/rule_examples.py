@@ -76,6 +76,17 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "b: float32[2, 3, 4] = transpose(w, axes=(0, 2, 1));"
          "y: float32[2, 5, 3] = matmul(a, b, transpose_b=True)", "matmul"),
     ],
+    "broadcast_is_implied": [
+        ("x: float32[4, 6], c: float32[6]",
+         "e: float32[4, 6] = exp(x);"
+         "a: float32[4, 6] = broadcast_to(c, shape=(4, 6)); y: float32[4, 6] = add(a, e)",
+         "exp add"),
+        ("x: int32[1200, 300]",
+         "const c: int32[] = 5; const d: int32[1] = [7];"
+         "a: int32[1200, 300] = broadcast_to(c, shape=(1200, 300));"
+         "b: int32[1200, 300] = broadcast_to(d, shape=(1200, 300));"
+         "e: int32[1200, 300] = subtract(a, b); y: int32[1200, 300] = add(x, e)", "add"),
+    ],
     "reshape_sinks": [
         ("x: float32[4, 6]",
          "const c: float32[3] = [1, 2, 3]; r: float32[4, 6] = exp(x);"
