@@ -739,11 +739,32 @@ def _control(c: Cases) -> None:
         np.array([3, 1 << 31, 5, 7], np.uint32),
     )
     c.case(
+        "step_with_dropout",
+        _step_with_dropout,
+        {"in": c.array(6, 16), "out": c.array(16, 3)},
+        c.array(5, 6),
+        c.array(5, 3),
+        keys,
+    )
+    c.case(
         "dropout",
         lambda k, x: jnp.where(jax.random.bernoulli(k, 0.8, x.shape), x / 0.8, 0),
         keys,
         words,
     )
+
+
+def _step_with_dropout(params: Any, x: Any, y: Any, key: Any) -> Any:
+    """A step of training: its loss, the new parameters, and the key for the next step."""
+    key, own = jax.random.split(key)
+
+    def loss(params: Any) -> Any:
+        hidden = nn.relu(x @ params["in"])
+        kept = jax.random.bernoulli(own, 0.8, hidden.shape)
+        return jnp.mean((jnp.where(kept, hidden / 0.8, 0) @ params["out"] - y) ** 2)
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), key
 
 
 def _refused(c: Cases) -> None:
