@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,6 +278,23 @@ def test_models_of_a_folder(root: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [r["shapes"] for r in rows] == [{}, {"N": 2}, {"N": 3}]
     assert all(r["our_error"] == 0 and r["right"] and r["kernels"] == 1 for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "library"),
+    [(["mlp"], "torch"), (["gru", "--train"], "torch"), (["dense_layers", "--jax"], "jax")],
+)
+def test_modules_of_frameworks(root: Path, tmp_path: Path, wanted: list[str], library: str) -> None:
+    pytest.importorskip(library)
+    if library == "torch" and shutil.which("g++") is None:
+        pytest.skip("Inductor needs a C++ compiler")
+    out = tmp_path / "rows.json"
+    options = ("--width", 1, "--rounds", 2, "--out", out)
+    shown = run(root, "benchmarks.frameworks", *wanted, *options)
+    assert "1 of 1 whole, 0 failed" in shown
+    (row,) = map(json.loads, out.read_text().splitlines())
+    assert row["errors"]["ours"] < 1e-5
+    assert row["ratio"] > 0
 
 
 def test_weights_of_light_models() -> None:
