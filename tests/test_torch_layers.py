@@ -60,7 +60,7 @@ def test_masks_of_a_layer(masks: dict[str, Any]) -> None:
     check("_transformer_encoder_layer_fwd", layer, X, **masks)
 
 
-class Attention(nn.Module):  # type: ignore[misc, name-defined]
+class Attention(torch.nn.Module):  # type: ignore[misc]
     """The operator that `nn.MultiheadAttention` calls, also where Dynamo would not capture it."""
 
     def __init__(self, **options: Any) -> None:
