@@ -1,58 +1,41 @@
-"""Commands on models: `inspect` and `run`."""
+"""The command `inspect`, of models, and the evidence of those that were built."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..base.errors import ModelError, UnsupportedError
-from ..base.text import count, format_bytes, format_si, short_id
+from ..base.text import count, format_bytes, format_si
 from .graph_options import (
     PROVIDERS,
     Constants,
-    Inputs,
     ModelOrLibrary,
     Never,
     Placements,
     Providers,
     Shapes,
-    arrays,
     changes,
     check_pass,
     graph_after,
     sharing,
-    values,
 )
-from .options import AsJson, Parameters, TargetText, open_database
+from .options import AsJson, Parameters
 from .program_file import Options, load_graph
-from .report import print_json, time_text
-from .table import output_text, print_facts, print_headings, print_table, print_text
+from .report import print_json
+from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
     from ..importers.onnx.summary import Summary
     from ..runtime.evidence import Evidence
-    from ..runtime.model import Model
     from ..runtime.partition_evidence import PartitionEvidence
-    from ..runtime.partitioned import PartitionedModel
     from ..runtime.profile import Profile
     from ..tir.ir import Func
-    from .parity import Comparison
-
-
-class Beside(StrEnum):
-    """What `run` compares with."""
-
-    ONNXRUNTIME = "onnxruntime"
-    REFERENCE = "reference"
 
 
 def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
@@ -136,153 +119,6 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
         raise problem
 
 
-def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
-    context: typer.Context,
-    model: ModelOrLibrary,
-    param: Parameters = None,
-    shape: Shapes = None,
-    constant: Constants = None,
-    input_files: Inputs = None,
-    random: Annotated[int, typer.Option(help="The seed of inputs without a file.", min=0)] = 0,
-    check: Annotated[
-        list[Beside] | None,
-        typer.Option(
-            help="Compare with `onnxruntime`, or with the `reference` alone, which computes in "
-            "float64; repeatable."
-        ),
-    ] = None,
-    target: TargetText = "cpu",
-    db: Annotated[
-        str | None,
-        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look schedules up in."),
-    ] = None,
-    repeat: Annotated[
-        int, typer.Option(help="Calls, of which all have to give equal outputs.", min=1)
-    ] = 1,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Say where the time goes, kernel by kernel.")
-    ] = False,
-    evidence: Annotated[
-        bool,
-        typer.Option("--evidence", help="Say what became of the nodes, of which kernels are made."),
-    ] = False,
-    provider: Providers = None,
-    place: Placements = None,
-    never: Never = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compile a model or load one that was built, run it, and time it; measures no schedules.
-
-    Random floats are normally distributed, random integers 0 or 1: as masks, lengths and indices
-    they are valid. Those of 8 bits take all values. Fails where outputs of calls differ, where an
-    error is too large (more than twice that of the others, and more than rounding explains), and
-    where onnxruntime computes something else than the reference, which is of the imported graph.
-    """
-    from ..building.build import build
-    from ..codegen.detect import resolve
-    from ..runtime.model import Model
-    from ..runtime.onnx_parts import OnnxruntimeParts
-    from ..runtime.partitioned import PartitionedModel
-    from .parity import compare, session_of
-
-    wanted = dict.fromkeys(check or ())
-    if Beside.ONNXRUNTIME in wanted:
-        OnnxruntimeParts().version()  # which raises where it is not installed
-    shared = sharing(provider, place, never)
-    made: Model | PartitionedModel
-    graph, resolved = None, resolve(target)
-    peer: Callable[[], Sequence[Any]] | None = None
-    sources = ("param", "shape", "constant", "check", "target", "db", "provider", "place")
-    if is_built(model, context, *sources):
-        made = _loaded(model, never or ())
-        given = arrays(made.inputs, input_files or (), random)
-    else:  # what may be refused comes before the build, which takes long
-        options = Options(param, shape, constant, target, foreign=bool(shared))
-        graph = load_graph(str(model), options)
-        given = arrays(graph.inputs, input_files or (), random)
-        if Beside.ONNXRUNTIME in wanted:
-            feeds = {**given, **values(constant)}
-            file = str(model) if model.suffix == ".onnx" else graph.to_onnx().SerializeToString()
-            peer = session_of(file, feeds, resolved, list(graph.outputs))
-        with nullcontext() if db is None else open_database(db) as database:
-            made = build(graph, resolved, database, **({"providers": PROVIDERS[:1]} | shared))
-    outputs = _called(made, given, repeat)
-    facts: dict[str, Any] = {
-        "model": str(model),
-        "target": str(made.target),
-        "inputs": {name: argument.type_text for name, argument in made.inputs.items()},
-        "outputs": {
-            name: {"type": a.type_text, "digest": _digest(array), "first": _first(array)}
-            for name, a, array in zip(
-                graph.outputs if graph else made.outputs,
-                made.outputs.values(),
-                outputs,
-                strict=True,
-            )
-        },
-    }
-    if isinstance(made, PartitionedModel):
-        facts["counts"] = made.counts
-    timing = made.time(*given.values())
-    facts |= {"seconds": timing.median, "samples": timing.samples}
-    told: dict[str, Evidence | PartitionEvidence | Profile] = {}
-    if evidence:
-        told["evidence"] = made.evidence
-    if profile:
-        told["profile"] = made.profile(*given.values())
-    facts |= {name: one.to_json() for name, one in told.items()}
-    found = None
-    if wanted and graph is not None:
-        found = compare(graph, given, outputs, peer, lambda: made(*given.values()))
-        facts |= found.to_json()
-    if as_json:
-        print_json(facts)
-    else:
-        there = "into outputs that are there" if isinstance(made, Model) else "with new outputs"
-        _print_run(facts, f"{timing} for {facts['target']}, {there}", told, found, random)
-    if found is not None and found.wrong:
-        listed = ", ".join(found.wrong)
-        typer.echo(output_text(f"tilewright: wrong beside the reference: {listed}"), err=True)
-    if found is not None and found.differs:
-        listed = ", ".join(found.differs)
-        text = f"tilewright: onnxruntime differs from the reference of the imported graph: {listed}"
-        typer.echo(output_text(text), err=True)
-    if found is not None and (found.wrong or found.differs):
-        raise typer.Exit(1)
-
-
-def _print_run(
-    facts: dict[str, Any],
-    timing: str,
-    told: dict[str, Evidence | PartitionEvidence | Profile],
-    found: Comparison | None,
-    seed: int,
-) -> None:
-    """Print outputs and times of a run, what is told of it, and what was compared."""
-    rows = [
-        [name, one["type"], short_id(one["digest"]), " ".join(map(_number, one["first"]))]
-        for name, one in facts["outputs"].items()
-    ]
-    print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
-    print_text(f"\n{timing}")
-    if "counts" in facts:
-        runs, crossed, *parts = facts["counts"].items()
-        ran = ", ".join(f"{name} {number}" for name, number in parts)
-        print_text(f"{count(runs[1], 'run')}: parts {ran}; {format_bytes(crossed[1])} crossed")
-    for name, one in told.items():
-        print_headings(1, name)
-        _print_evidence(one)
-    if found is not None:
-        print_headings(1, f"largest errors beside the float64 reference, seed {seed}")
-        print_table(*found.table(), "no outputs")
-        if found.times is not None:
-            ours, theirs = found.times
-            print_text(
-                f"\nonnxruntime takes {time_text(theirs)}, this {time_text(ours)} "
-                "(calls from Python, interleaved)"
-            )
-
-
 def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
     """Whether a model was built, which then takes none of `sources`, options of what is compiled.
 
@@ -317,7 +153,7 @@ def _inspect_library(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
     else:
-        _print_evidence(found)
+        print_evidence(found)
 
 
 def _inspect_partition(graph: Graph, shared: dict[str, Any], *, as_json: bool) -> None:
@@ -328,10 +164,10 @@ def _inspect_partition(graph: Graph, shared: dict[str, Any], *, as_json: bool) -
     if as_json:
         print_json(found.to_json())
     else:
-        _print_evidence(found)
+        print_evidence(found)
 
 
-def _print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
+def print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
     """Print facts and tables."""
     from ..runtime.partition_evidence import PartitionEvidence
 
@@ -344,34 +180,7 @@ def _print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
     for number, part in enumerate(told.parts if isinstance(told, PartitionEvidence) else ()):
         if part.kernels is not None:
             print_headings(2, f"part {number}")
-            _print_evidence(part.kernels)
-
-
-def _loaded(path: Path, never: Sequence[str]) -> Model | PartitionedModel:
-    """The model of an artifact."""
-    from ..runtime import load
-    from ..runtime.model import Model
-    from ..runtime.partitioned import PartitionedModel
-
-    made = load(path, never=never)
-    if not isinstance(made, Model | PartitionedModel):
-        raise typer.BadParameter(f"{path} is a kernel, expected a model")
-    return made
-
-
-def _called(made: Model | PartitionedModel, given: dict[str, Any], repeat: int) -> tuple[Any, ...]:
-    """The outputs of a call, which are those of all. Raises `ModelError` where they differ."""
-    first: tuple[Any, ...] | None = None
-    for number in range(1, repeat + 1):
-        result = made(*given.values())
-        results = (result,) if len(made.outputs) == 1 else result
-        if first is None:
-            first = results
-        for name, a, b in zip(made.outputs, first, results, strict=True):
-            if a.tobytes() != b.tobytes():
-                raise ModelError("{0}: call {1} gives other values than the first", name, number)
-    assert first is not None
-    return first
+            print_evidence(part.kernels)
 
 
 def _of_source(graph: Graph) -> dict[str, Any]:
@@ -532,19 +341,3 @@ def _type(tensor: dict[str, Any]) -> str:
     shape = tensor["shape"]
     dims = "..." if shape is None else ", ".join(map(str, shape))
     return f"{tensor['dtype'] or 'of no type'}[{dims}]"
-
-
-def _digest(array: Any) -> str:
-    from hashlib import sha256
-
-    return sha256(array.tobytes()).hexdigest()
-
-
-def _first(array: Any) -> list[float | str]:
-    """The first values of an array, as numbers of JSON; what is not finite as text."""
-    found = array.reshape(-1)[:4].tolist()
-    return [v if math.isfinite(v) else str(v) for v in found]
-
-
-def _number(value: float | str) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

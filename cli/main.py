@@ -23,7 +23,18 @@ from typer.core import TyperGroup
 from ..base.errors import TilewrightError
 from ..base.text import masked
 from ..target import registered_kinds
-from . import checking, database, graphs, measuring, models, pages, programs, release, showing
+from . import (
+    checking,
+    database,
+    graphs,
+    measuring,
+    models,
+    pages,
+    programs,
+    release,
+    running,
+    showing,
+)
 from .options import OPTIONS
 from .table import output_text
 
@@ -66,7 +77,7 @@ app.command()(programs.target)
 app.command()(showing.show)
 app.command()(checking.check)
 app.command()(graphs.inspect)
-app.command()(graphs.run)
+app.command()(running.run)
 app.command()(release.evidence)
 app.command()(pages.report)
 app.command()(pages.watch)

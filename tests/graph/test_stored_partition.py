@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -378,7 +379,7 @@ def test_an_edited_manifest_is_refused_or_runs(kept: Kept, tmp_path: Path, seed:
     assert result.shape == (64,)
 
 
-def test_parts_of_onnx_are_stored(tmp_path: Path) -> None:
+def test_parts_of_onnx_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     options: dict[str, Any] = {
@@ -390,6 +391,10 @@ def test_parts_of_onnx_are_stored(tmp_path: Path) -> None:
     assert [node.op_type for node in held.graph.node] == ["Tanh"]
     model, built = tw.load(path), tw.build(chain("exp", "tanh", "negative"), TARGET, **options)
     np.testing.assert_array_equal(model(x_of()), built(x_of()))
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ProviderError) as error:
+        tw.load(path)
+    assert error.value.data["provider"] == "onnxruntime"
 
 
 def test_later_versions_take_parts_of_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
