@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .autotune.session.tuning_run import TuningRun
     from .autotune.show.recorded_run import open_run
     from .autotune.tune import tune
-    from .building.build import build, build_all, build_library, explain, kernels
+    from .building.build import build, build_all, build_library, explain, kernels, partition
     from .building.check_operator import check_graph_op
     from .building.providers import register_provider
     from .graph import Graph
@@ -126,6 +126,7 @@ __all__ = [
     "open_run",
     "ops",
     "parse_graph",
+    "partition",
     "plot",
     "primitive",
     "register_intrin",
@@ -173,6 +174,7 @@ _HOMES = {
     "load": ".runtime",
     "open_run": ".autotune.show.recorded_run",
     "parse_graph": ".graph.text",
+    "partition": ".building.build",
     "primitive": ".schedule.primitive",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",

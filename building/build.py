@@ -17,6 +17,7 @@ from .choose import POLICIES
 if TYPE_CHECKING:
     from ..codegen.compiled import Compiled
     from ..graph.ir import Graph
+    from ..graph.partition import Partition
     from ..runtime import Module
     from ..runtime.artifact import Provenance
     from ..runtime.model import Model
@@ -417,6 +418,35 @@ def explain(
         return explain_graph(found, resolved, store, tolerance)
     _check_alone(program, providers, placement, never)
     return explain_program(program, resolved, store, tolerance)
+
+
+@checked_call(BuildError, 'tw.partition(graph, ["tilewright", "onnxruntime"])')
+@system_errors(BuildError, "dividing a graph")
+def partition(
+    graph: Graph,
+    providers: Sequence[str],
+    placement: Mapping[str, str] | None = None,
+    *,
+    never: Sequence[str] = (),
+    max_parts: int | None = None,
+    max_transfer_bytes: int | None = None,
+) -> Partition:
+    """Divide a graph among providers as `build` does, without a build.
+
+    `print` shows who runs what, why, and what crosses; `evidence()` is that as data. `tw.tune`
+    takes the result, and tunes the kernels of the parts of Tilewright.
+
+    Raises what `build` raises where it divides a graph.
+    """
+    from ..graph.ir import Graph
+    from .build_partition import divided
+
+    if not isinstance(graph, Graph):
+        raise BuildError("providers run parts of graphs, found {0!r:.80}", graph)
+    return divided(
+        graph, providers, placement=placement, never=never, max_parts=max_parts,
+        max_transfer_bytes=max_transfer_bytes,
+    )  # fmt: skip
 
 
 @checked_call(BuildError, 'tw.kernels(program, "cpu")')

@@ -99,6 +99,12 @@ class Partition:
         ]
         return PartitionEvidence(VERSION, self.graph.name, tuple(parts), tuple(crossing))
 
+    def __str__(self) -> str:
+        return str(self.evidence())
+
+    def __repr__(self) -> str:
+        return f"<Partition of {self.graph.name}: {len(self.parts)} parts; print it>"
+
 
 def _label(node: Node) -> str:
     return "+".join(operators_of(node))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -315,6 +316,29 @@ def test_threads_call_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(checked, range(200)))
     assert model.counts == {"runs": 200, "a": 200, "b": 400, "transferred_bytes": 200 * 512}
+
+
+def test_kernels_of_a_partition_are_tuned(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "providers": ["tilewright", "reference"], "placement": {"tanh": "reference"},
+    }  # fmt: skip
+    graph = chain("exp", "tanh", "exp", "tanh", "negative")
+    found = tw.partition(graph, **options)
+    assert str(found) == str(found.evidence())
+    assert {func.name.rpartition("_")[0]: n for func, n in found.kernels().items()} == {
+        "exp": 2, "negative": 1,
+    }  # fmt: skip
+    database = str(tmp_path / "tuning.db")
+    tw.tune(found, TARGET, database=database, trials=2, progress=False)
+    told = tw.explain(graph, TARGET, database, **options)
+    assert [kernel.origin.kind for kernel in told.kernels] == ["record", "record"]
+    built: Any = tw.build(graph, TARGET, database, ("record",), **options)
+    assert {k.schedule for p in built.evidence.parts if p.kernels for k in p.kernels.kernels} == {
+        "record"
+    }
+    for wrong in (next(iter(found.kernels())), "net.onnx"):
+        with pytest.raises(BuildError):
+            tw.partition(wrong, ["tilewright"])  # type: ignore[arg-type]
 
 
 def test_limits_of_a_partition() -> None:
