@@ -185,7 +185,7 @@ def description(
 
     It stands anywhere in the code: in a shared library, it is the constant `<kernel>.description`.
     It is `_MARK`, then as JSON the calling convention, the signature, the target, the required
-    features, what the code needs to be called, and the signatures of the parts of a partition.
+    features, what the code needs to be called, and the functions of the parts of a partition.
     Raises `ArtifactError` for needs that have names of the others.
     """
     data = {

@@ -157,8 +157,7 @@ def load_partition(
     """
     stored = manifest.partition
     assert stored is not None, "it is that of a partitioned model"
-    told = manifest.provenance.evidence
-    evidence = PartitionEvidence.from_json(told)
+    evidence = read(PartitionEvidence, manifest.provenance.evidence, "manifest: evidence")
     if len(evidence.parts) != len(stored.parts):
         raise ArtifactError("manifest: the evidence is of {0} parts", len(evidence.parts))
     calls: list[Call] = []
@@ -224,5 +223,6 @@ def _constant(stored: StoredPartition, number: int, offset: int, weights: Array)
 
 
 def stored_functions(parts: Sequence[StoredPart]) -> list[dict[str, Any]]:
-    """The signatures of the functions of parts, as data: the code carries them too."""
-    return [part.function.signature.to_json() for part in parts if part.function is not None]
+    """What a safe call of the functions of parts depends on, as data: the code carries it too."""
+    functions = (part.function for part in parts if part.function is not None)
+    return [{"signature": f.signature.to_json(), "profiled": f.profiled} for f in functions]

@@ -326,6 +326,7 @@ CHANGES: dict[str, Change] = {
     "weights": lambda s: s["parts"][0]["function"].update(weights=64),
     "another function": lambda s: s["parts"][0]["function"]["signature"].update(name="chain_2"),
     "a workspace": lambda s: s["parts"][0]["function"]["signature"].update(workspace_bytes=64),
+    "fewer steps": lambda s: s["parts"][0]["function"].update(profiled=0),
     "a twin": lambda s: s["plan"].update(inputs=["x", "x"]),
     "held": lambda s: s.update(constants=[0]),
 }
@@ -339,6 +340,20 @@ def test_a_manifest_that_says_something_else(kept: Kept, tmp_path: Path, name: s
     CHANGES[name](told["partition"])
     told.pop("digest")
     place.write_text(json.dumps(sealed(told)))
+    with pytest.raises(ArtifactError):
+        tw.load(path)
+
+
+@pytest.mark.parametrize("told", [None, {}, {"parts": []}])
+def test_a_manifest_without_evidence(kept: Kept, tmp_path: Path, told: Any) -> None:
+    path = written(tmp_path / "chain.so")
+    place = path.with_name("chain.so.json")
+    manifest = json.loads(place.read_text())
+    if told == {"parts": []}:
+        told = manifest["evidence"] | {"parts": [], "transfers": []}
+    manifest["evidence"] = told
+    manifest.pop("digest")
+    place.write_text(json.dumps(sealed(manifest)))
     with pytest.raises(ArtifactError):
         tw.load(path)
 
