@@ -23,6 +23,7 @@ from tilewright.graph.ir import Node
 from tilewright.graph.operator import OPERATORS, find
 from tilewright.graph.partition import Partition, partition
 from tilewright.graph.provider import Provider
+from tilewright.runtime.part_loader import LOADERS
 from tilewright.runtime.partitioned import PartitionedModel
 from tilewright.target import Target
 
@@ -52,10 +53,12 @@ class Plain(Provider):
 @pytest.fixture
 def registered() -> Iterator[Callable[..., Provider]]:
     """Registers providers for a test."""
-    known = dict(PROVIDERS)
+    providers, loaders = dict(PROVIDERS), dict(LOADERS)
     yield register_provider
     PROVIDERS.clear()
-    PROVIDERS.update(known)
+    PROVIDERS.update(providers)
+    LOADERS.clear()
+    LOADERS.update(loaders)
 
 
 def run_by(graph: Graph, *providers: Provider, **options: Any) -> PartitionedModel:
