@@ -201,3 +201,21 @@ def test_the_command_compares_artifacts(run: Run, tmp_path: Path) -> None:
     timed.write_text(run("run", kept, "--evidence", "--json").out)
     assert run("evidence", timed, kept, "--json").json["changes"] == []
     assert build_from(json.loads(timed.read_text())).samples
+
+
+def test_a_build_that_fuses_nothing_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Builder("chain")
+    x = b.input("x", TensorType("float32", (4, 8)))
+    graph = b.graph({"y": b.add("tanh", b.add("exp", b.add("negative", x)))})
+
+    def build() -> Build:
+        return Build(tw.build(graph, "cpu -threads=1", allow=("default",)).evidence)
+
+    fused = build()
+    assert changes(fused, build()) == []
+    monkeypatch.setattr(
+        "tilewright.graph.groups._Division.leaders",
+        lambda division: {node: node for node in division.graph.nodes},
+    )
+    worse = {change.what for change in changes(fused, build()) if change.worse}
+    assert worse == {"groups", "arena"}
