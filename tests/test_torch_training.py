@@ -248,9 +248,9 @@ MODULES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 def test_errors_of_gradients_are_those_of_torch(name: str) -> None:
     """The norm of the error of all gradients together is at most twice that of PyTorch.
 
-    That of `convnext` is 2.2 times as large, all of it in one bias: the sum of 128 rows, of which 64
-    are equal. Kernels add them one after the other, each rounded in the same direction, and PyTorch
-    in pairs, which of equal numbers is exact.
+    That of `convnext` is 2.2 times as large, all of it in one bias: the sum of 128 rows, of
+    which 64 are equal. Kernels add them one after the other, each rounded in the same
+    direction, and PyTorch in pairs, which of equal numbers is exact.
     """
     make, data = MODULES[name]
     module, x = make(), data()
