@@ -182,7 +182,12 @@ class Evidence(Hinted):
 
     @staticmethod
     def from_json(data: object) -> Evidence:
-        """The evidence of its JSON form. Raises `ModelError` for anything malformed."""
+        """The evidence of its JSON form. Raises `ModelError` for anything malformed.
+
+        Version 1 also had `fallbacks`, which were always empty.
+        """
+        if isinstance(data, dict) and data.get("version") == 1 and data.get("fallbacks") in ([], ()):
+            data = {k: v for k, v in data.items() if k != "fallbacks"} | {"version": VERSION}
         return read(Evidence, data, "evidence", ModelError)
 
     def table(self) -> tuple[Sequence[str], list[list[str]]]:
