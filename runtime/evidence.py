@@ -186,7 +186,11 @@ class Evidence(Hinted):
 
         Version 1 also had `fallbacks`, which were always empty.
         """
-        if isinstance(data, dict) and data.get("version") == 1 and data.get("fallbacks") in ([], ()):
+        if (
+            isinstance(data, dict)
+            and data.get("version") == 1
+            and data.get("fallbacks") in ([], ())
+        ):
             data = {k: v for k, v in data.items() if k != "fallbacks"} | {"version": VERSION}
         return read(Evidence, data, "evidence", ModelError)
 

@@ -104,6 +104,10 @@ class _Nest(NamedTuple):
     def domain(self) -> list[tuple[IterKind, int]]:
         return [(i.kind, int(i.extent)) for i in self.block.iters]  # type: ignore[arg-type]
 
+    def divided(self) -> list[tuple[IterKind, int]]:
+        """The domain with the axes that are not reduced before the others; steps may mix them."""
+        return sorted(self.domain(), key=lambda axis: axis[0] is IterKind.REDUCE)
+
     def element(self) -> tuple[list[Expr], list[int]]:
         """The values of the axes that are not reduced, and their extents."""
         pairs = list(zip(self.values, self.domain(), strict=True))
@@ -353,7 +357,7 @@ def _whole(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
     """
     extents = [n for kind, n in nest.domain() if kind is IterKind.REDUCE]
     elsewhere = any(
-        other.reduced() and other.domain() != nest.domain()
+        other.reduced() and other.divided() != nest.divided()
         for other in _continuing(nest, nests, depth)
     )
     if not extents or elsewhere:
@@ -382,7 +386,7 @@ def _whole(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
 
 def _parts(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:
     """The other parts of a reduction: blocks of the same domain."""
-    return [o for o in _continuing(nest, nests, depth) if o.domain() == nest.domain()]
+    return [o for o in _continuing(nest, nests, depth) if o.divided() == nest.divided()]
 
 
 def _continuing(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:

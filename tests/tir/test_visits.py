@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import product
 from typing import Any
 
@@ -25,6 +26,13 @@ def f(A: T.Buffer((17, 16), "float32"), X: T.Buffer((17,), "float32"),
     T.inplace(C)
 """
 SUM = "C[vi] = C[vi] + A[vi, vk]"
+PART = f"""
+with T.block("C"):
+    vi, vk = T.axis.remap("SR", [i, k])
+    with T.init():
+        C[vi] = 0.0
+    {SUM}
+"""
 
 
 def nest(
@@ -384,6 +392,18 @@ def test_reductions_are_refused_where_visits_are_wrong() -> None:
             with pytest.raises(VerifyError):
                 check_visits(survey)
     assert min(counts.values()) > 10
+
+
+def test_parts_may_have_their_axes_in_other_orders() -> None:
+    sch = Schedule(
+        parse(
+            f"@tw.script\n{HEAD}    for i, k in T.grid(17, 16):\n" + textwrap.indent(PART, " " * 8)
+        )
+    )
+    _, k = sch.get_loops(sch.get_block("C"))
+    _, tails = sch.loop_partition(k, at=4)
+    sch.reorder_block_iter_var(tails[0], new_order=[1, 0])
+    verify(sch.func)
 
 
 def test_a_reduction_that_has_elements_has_iterations() -> None:
