@@ -38,11 +38,12 @@ from .ir import (
     Range,
     Region,
     Var,
+    as_expr,
     binary,
     const,
 )
 from .polynomial import factors
-from .structure import conjuncts
+from .structure import conjuncts, key_of
 from .survey import Survey
 from .visit import substitute, walk
 
@@ -75,6 +76,10 @@ def _meet(a: Region, b: Region) -> bool:
         and x.min.value != y.min.value
         for x, y in zip(a.ranges, b.ranges, strict=True)
     )
+
+
+_AXES = tuple(Var(f"axis{n}") for n in range(32))
+"""What axes of blocks are called where their stores are compared."""
 
 
 class _Nest(NamedTuple):
@@ -120,10 +125,23 @@ class _Nest(NamedTuple):
         pairs = zip(self.values, self.block.iters, strict=True)
         return [v for v, i in pairs if i.kind is IterKind.REDUCE]
 
+    def stored(self) -> set[tuple[Buffer, tuple[object, ...]]]:
+        """The elements that it stores to, by its axes that are not reduced."""
+        axes = [i for i in self.block.iters if i.kind is not IterKind.REDUCE]
+        named: dict[Var, Expr] = {i.var: _AXES[n] for n, i in enumerate(axes[: len(_AXES)])}
+        return {
+            (r.buffer, tuple(key_of(substitute(e, named)) for d in r.ranges for e in _ends(d)))
+            for r in self.block.writes
+        }
+
     def shares(self, other: _Nest, depth: int) -> bool:
         """Whether both are in the same iteration of the first `depth` loops."""
         common = zip(self.loops[:depth], other.loops[:depth], strict=False)
         return sum(a is b for a, b in common) == depth
+
+
+def _ends(d: Range) -> tuple[Expr, Expr]:
+    return d.min, as_expr(d.extent)
 
 
 def _restarted(nest: _Nest, nests: Sequence[_Nest], depth: int) -> bool:
@@ -326,7 +344,7 @@ def _begun(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
     values, shape = nest.element()
     read = Access([Range(v, 1) for v in values], {}, nest.conditions)
     writes: list[Access] = []
-    for part in (nest, *(p for p in _parts(nest, nests, depth) if p.order < nest.order)):
+    for part in (nest, *_earlier(nest, nests, depth)):
         new = {f.var: Var(f.var.name) for f in part.loops[depth:]}
         both = [a for a, b in zip(part.loops, nest.loops, strict=False) if a is b][depth:]
         there, here = [new[f.var] for f in both], [f.var for f in both]
@@ -387,6 +405,18 @@ def _whole(nest: _Nest, nests: Sequence[_Nest], depth: int) -> Verdict:
 def _parts(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:
     """The other parts of a reduction: blocks of the same domain."""
     return [o for o in _continuing(nest, nests, depth) if o.divided() == nest.divided()]
+
+
+def _earlier(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:
+    """The earlier parts of a reduction, also those whose terms a step has put into blocks."""
+    return [
+        other
+        for other in _continuing(nest, nests, depth)
+        if other.order < nest.order
+        and other.block.init is not None
+        and other.element()[1] == nest.element()[1]
+        and other.stored() == nest.stored()
+    ]
 
 
 def _continuing(nest: _Nest, nests: Sequence[_Nest], depth: int) -> list[_Nest]:

@@ -421,3 +421,42 @@ def f(Y: T.Buffer(({0}, {1}), "int64"), Z: T.Buffer(({0},), "int64")):
         verify(parse(text.format(*sizes)))
     with refused(VerifyError, "Z", "vj"):
         verify(parse(text.format(2, 0)))
+
+
+def test_parts_may_have_their_terms_in_blocks() -> None:
+    nest = "    for i, k in T.grid(17, 16):\n" + textwrap.indent(PART, " " * 8)
+    sch = Schedule(parse(f"@tw.script\n{HEAD}{nest}"))
+    _, k = sch.get_loops(sch.get_block("C"))
+    k0, _ = sch.split(k, factors=[None, 2])
+    sch.loop_partition(k0, at=1)
+    sch.blockize(k0)
+    verify(sch.func)
+
+
+PARTS = """
+for i, k in T.grid({0}, 4):
+    with T.block("C0"):
+        vi = T.axis.spatial(17, i)
+        vk = T.axis.reduce(16, k)
+        with T.init():
+            C[{1}] = 0.0
+        C[{1}] = C[{1}] + A[{1}, vk]
+for i, k in T.grid(17, 12):
+    with T.block("C4"):
+        vi = T.axis.spatial(17, i)
+        vk = T.axis.reduce(16, k + 4)
+        with T.init():
+            C[vi] = 0.0
+        C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+def test_parts_begin_the_elements_that_others_continue() -> None:
+    def parts(rows: int, element: str) -> Func:
+        text = textwrap.indent(PARTS.format(rows, element), "    ")
+        return parse(f"@tw.script\n{HEAD}{text}")
+
+    verify(parts(17, "vi"))
+    for rows, element in ((3, "vi"), (17, "16 - vi"), (3, "16 - vi")):
+        with refused(VerifyError, "C4", "vk"):
+            verify(parts(rows, element))
