@@ -174,7 +174,8 @@ def _of_jax(make: Callable[[int], Any], options: argparse.Namespace) -> Row:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(args)]
     target = f"cpu -threads={options.threads}"
     began = _clock(options.threads)
-    jitted = jax.jit(function).lower(*args).compile()
+    jitted = jax.jit(function)  # a call of its `lower(..).compile()` costs more
+    jax.block_until_ready(jitted(*args))
     seconds = [_clock(options.threads) - began]
     began = _clock(options.threads)
     graph = tw.import_stablehlo(jax.export.export(jax.jit(function))(*args))
