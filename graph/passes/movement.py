@@ -159,10 +159,8 @@ def broadcast_is_implied(b: Builder, node: Node) -> Value | None:
     Where all operands are constants, the result is one, which is broadcast. What is broadcast and
     read by several kernels would else be written to memory.
     """
-    inner = [b.producer(value, "broadcast_to") for value in node.inputs]
-    pairs = zip(node.inputs, inner, strict=True)
-    operands = [value if made is None else made.inputs[0] for value, made in pairs]
-    if not any(inner) or not node.output.type.size:
+    operands = [_before_broadcasts(b, value) for value in node.inputs]
+    if operands == [*node.inputs] or not node.output.type.size:
         return None
     if np.broadcast_shapes(*(value.shape for value in operands)) == node.output.shape:
         return b.add(node.operator, *operands, **node.attributes)
@@ -170,6 +168,12 @@ def broadcast_is_implied(b: Builder, node: Node) -> Value | None:
         made = b.add(node.operator, *operands, **node.attributes)
         return b.add("broadcast_to", made, shape=node.output.shape)
     return None
+
+
+def _before_broadcasts(b: Builder, value: Value) -> Value:
+    while (made := b.producer(value, "broadcast_to")) is not None:
+        value = made.inputs[0]
+    return value
 
 
 def _regrouped(shape: Sequence[int], whole: Sequence[int], to: Sequence[int]) -> list[int] | None:
@@ -249,4 +253,7 @@ def _neutral(operator: str, dtype: str) -> float:
 
 _NEUTRAL = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
-ALGEBRA: Rules = {operator: [without_neutral] for operator in _NEUTRAL}
+ALGEBRA: Rules = {
+    **{operator: [without_neutral] for operator in _NEUTRAL},
+    Kind.POINTWISE: [broadcast_is_implied],  # it shows numbers that are neutral
+}

@@ -231,7 +231,7 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: manifest_path(p).write_text(" " * (17 << 20)), "more than 16777216 bytes"),
     (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 16777216 bytes"),
     (lambda p: edit(p, format=6), "format version 6 is newer than 5"),
-    (lambda p: edit(p, format=4), "format version 4 is not supported any more, expected 5"),
+    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4 to 5"),
     (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
     (lambda p: edit(p, abi=7), "abi version 7 is newer than 3"),
     (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 3"),
