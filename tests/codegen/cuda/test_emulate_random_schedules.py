@@ -31,7 +31,7 @@ def test_random_schedules(part: int) -> None:
 
 def test_random_schedules_have_threads_and_barriers() -> None:
     bound = waiting = 0
-    for seed in range(2 * PART):
+    for seed in range(4 * PART):
         func = a_bound_program(seed)
         bound += bool(threads_of(func.body))
         try:
