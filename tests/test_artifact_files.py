@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -167,6 +168,7 @@ def test_loading_again_and_again_takes_no_descriptors(path: Path) -> None:
     copy = path.with_name("copy.so")
     for old, new in [(path, copy), (json_of(path), json_of(copy))]:
         shutil.copy(old, new)
+    gc.collect()  # other tests may have left open files to it
     before, mapped = descriptors(), mappings()
     modules = [load((path, copy)[n % 2]) for n in range(100)]
     assert (descriptors(), mappings()) == (before, mapped)
