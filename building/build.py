@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from ..base.errors import BuildError, checked_call, system_errors, told_of
 from ..runtime.module import Origin
@@ -15,11 +15,9 @@ from ..target import Target
 from .choose import POLICIES
 
 if TYPE_CHECKING:
-    from ..codegen.compiled import Compiled
     from ..graph.ir import Graph
     from ..graph.partition import Partition
     from ..runtime import Module
-    from ..runtime.artifact import Provenance
     from ..runtime.model import Model
     from ..runtime.partitioned import PartitionedModel
     from ..schedule import Schedule
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from ..tuning_db import Explanation, TuningDatabase
     from ..tuning_db.store import DatabaseOrPath
     from .explain_model import GraphExplanation
-    from .providers import Tilewright
+    from .library import Buildable
 
 
 @overload
@@ -217,7 +215,7 @@ _SOURCES = {".onnx": "a model", ".py": "a program"}
 @checked_call(BuildError, 'tw.build_library(program, "matmul.so")')
 @system_errors(BuildError, "building")
 def build_library(  # noqa: PLR0913 - each option of a build has a name
-    program: Func | Schedule | Graph,
+    program: Buildable | Sequence[Buildable] | Mapping[str, Buildable],
     path: str | os.PathLike[str],
     target: Target | str = "cpu",
     database: DatabaseOrPath | None = None,
@@ -232,34 +230,77 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     max_parts: int | None = None,
     max_transfer_bytes: int | None = None,
 ) -> Library:
-    """Compile one kernel, or a graph, chosen as by `build`, into files.
+    """Compile kernels and graphs, chosen as by `build`, into the files of one artifact.
 
-    They are a shared library at `path`, its manifest (`<path>.json`) and a C header, and of a graph
-    its constants (`<path>.weights`). `tilewright.runtime.load(path)` returns the module, of a graph
-    the model, on machines that have only the runtime and numpy. With `object_file` they are no
-    library, which takes a linker, and no manifest, but an object file at `path`; of a graph it is
-    an archive, a static library. The target may be another machine. The code contains a description
-    of itself, the text `<kernel>.description`.
+    They are a shared library at `path`, its manifest (`<path>.json`) and a C header, and of graphs
+    their constants (`<path>.weights`). `tilewright.runtime.load(path)` returns the module, of a
+    graph the model, on machines that have only the runtime and numpy; of several programs a
+    `LoadedLibrary` of these, by name. A dictionary of programs gives them other names.
+
+    With `object_file` they are no library, which takes a linker, and no manifest, but an object
+    file at `path`; of a graph or several programs it is an archive, a static library. The target
+    may be another machine. The code contains a description of each program, the text
+    `<program>.description`.
 
     Other providers run parts of a graph as in `build`. Those of Tilewright are in the library, and
-    each other one in a file beside it (`<path>.part1`), as its provider stores it; then there is no
-    header. `load` asks for the same provider, of the same version or, of onnxruntime and OpenVINO,
-    a later one.
+    each other one in a file beside it (`<path>.part1`), as its provider stores it; then the header
+    does not have the graph. `load` asks for the same provider, of the same version or, of
+    onnxruntime and OpenVINO, a later one.
 
     All files are written or none: after a failure, the old ones are still there.
 
     Raises what `build` raises, `UnsupportedError` for a part whose provider cannot store it, and
-    `BuildError` if the files cannot be written or there is no linker.
+    `BuildError` if the files cannot be written, there is no linker, or two programs have one name.
     """
     from ..autotune.records import toolchain_record
     from ..base.files import replace_files
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for
     from ..graph.ir import Graph
-    from ..runtime.artifact import Provenance
-    from .build_program import Ways, compile_program
+    from .build_program import Ways
+    from .library import compiled_for_files, named_programs
+    from .origins import together
     from .providers import Tilewright
 
+    path = _checked_path(path)
+    resolved = resolve(target)
+    generator = generator_for(resolved)
+    generator.check_path(path, intermediate=object_file)
+    programs = named_programs(program)
+    if not any(isinstance(each, Graph) for each in programs):
+        _check_alone(programs[0], providers, placement, never)
+    ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
+    own = Tilewright(database=ways.database, allow=allow, strict_fp=strict_fp, tolerance=tolerance)
+    made = compiled_for_files(
+        programs, ways, own, object_file=object_file,
+        shared={
+            "providers": providers, "placement": placement, "never": never, "max_parts": max_parts,
+            "max_transfer_bytes": max_transfer_bytes,
+        },
+    )  # fmt: skip
+    versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
+    new = generator.files(made, path, versions, intermediate=object_file)
+    try:
+        replace_files(new)
+    except OSError as error:
+        where = error.filename or path
+        raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
+    code, *others = (file.path for file in new)
+    origins = {compiled.signature.name: told.origin for compiled, told in made}
+    kernels = {n: o for _, told in made for n, o in told.kernels.items()}
+    (first, told), *more = made
+    alone = not more and not isinstance(programs[0], Graph) and len(kernels) == 1
+    return Library(
+        (code, *reversed(others)),
+        first.target,
+        together(kernels.values()) if more else told.origin,
+        {} if alone else kernels,
+        origins,
+    )
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to write. Raises `BuildError` for one that no artifact has."""
     if not isinstance(path, str | os.PathLike):
         raise BuildError(
             "expected the path of a file to write, found {0}", type(path).__name__,
@@ -275,87 +316,31 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
         )  # fmt: skip
     if not os.path.isdir(path.parent):  # `Path.is_dir` raises for a name that is too long
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)
-    resolved = resolve(target)
-    generator = generator_for(resolved)
-    generator.check_path(path, intermediate=object_file)
-    versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
-    if isinstance(program, Graph):
-        compiled, provenance = _compiled_graph(
-            program, resolved,
-            Tilewright(
-                database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance
-            ),
-            versions, object_file,
-            providers=providers, placement=placement, never=never, max_parts=max_parts,
-            max_transfer_bytes=max_transfer_bytes,
-        )  # fmt: skip
-    else:
-        _check_alone(program, providers, placement, never)
-        ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
-        made = compile_program(program, ways)
-        compiled = made.compiled
-        provenance = Provenance(
-            made.origin, made.schedule_id, made.measurement_id, versions, made.kernels
-        )
-    new = generator.files(compiled, path, provenance, intermediate=object_file)
-    try:
-        replace_files(new)
-    except OSError as error:
-        where = error.filename or path
-        raise BuildError("cannot write {0}: {1}", where, error.strerror or error) from error
-    code, *descriptions = (file.path for file in new)
-    return Library(
-        (code, *reversed(descriptions)), compiled.target, provenance.origin, provenance.kernels
-    )
+    return path
 
 
 def _check_alone(
-    program: Func | Schedule,
+    program: Buildable,
     providers: Sequence[str],
     placement: Mapping[str, str] | None,
     never: Sequence[str],
 ) -> None:
     if (*providers, *never) != ("tilewright",) or placement:
-        raise BuildError("providers run parts of graphs, found {0}", program.name)
-
-
-def _compiled_graph(
-    graph: Graph,
-    target: Target,
-    own: Tilewright,
-    versions: Mapping[str, str],
-    object_file: bool,
-    **shared: Any,
-) -> tuple[Compiled, Provenance]:
-    """The code of a graph for files, `shared` among providers, and where it comes from."""
-    from ..runtime.artifact import Provenance
-    from .build_model import compile_graph
-    from .build_partition import compile_partition, divided
-    from .origins import together
-
-    found = divided(graph, own=own, **shared)
-    if all(part.provider is own for part in found.parts):
-        built = compile_graph(graph, target, **own.options, profiled=not object_file)
-        told = None if object_file else built.evidence().to_json()
-        return built.compiled, Provenance(built.origin, None, None, versions, built.kernels, told)
-    if object_file:
-        raise BuildError(
-            "{0}: parts that other providers run are no object code", graph.name,
-            hint="write a library, without object_file (--object)",
-        )  # fmt: skip
-    parts = compile_partition(found, target, own)
-    origin, told = together(parts.kernels.values()), parts.evidence.to_json()
-    return parts.compiled, Provenance(origin, None, None, versions, parts.kernels, told)
+        raise BuildError("providers run parts of graphs, found {0}", program)
 
 
 @dataclass(frozen=True)
 class Library:
-    """The written files, the code first, and the origin of the schedule: of several, by kernel."""
+    """The written files, the code first, and the origin of the schedule: of several, by kernel.
+
+    `programs` has the origin of each program by its name.
+    """
 
     files: tuple[Path, ...]
     target: Target
     origin: Origin
     kernels: Mapping[str, Origin] = field(default_factory=dict)
+    programs: Mapping[str, Origin] = field(default_factory=dict)
 
 
 @overload

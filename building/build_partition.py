@@ -17,16 +17,16 @@ from ..codegen.sequence import joined
 from ..graph.ir import Constant, Graph, Value
 from ..graph.partition import Part, Partition, asked, partition
 from ..runtime.model import WEIGHTS, Model
-from ..runtime.module import Origin
 from ..runtime.part_loader import Call
 from ..runtime.partition_evidence import PartitionEvidence
 from ..runtime.partition_plan import ArrayType, PartitionPlan, PartPlan
 from ..runtime.partitioned import PartitionedModel
 from ..runtime.signature import Argument, Signature
 from ..runtime.stored_partition import PartFile, PartFunction, StoredPart, StoredPartition
-from ..runtime.weights_file import WeightsFile, digest_of_bytes
+from ..runtime.weights_file import StoredFile
 from ..target import Target
 from .build_model import compile_graph
+from .choose import Choice
 from .providers import Tilewright, elsewhere, provider_of
 from .weights import Weights
 
@@ -105,7 +105,7 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
     parts: list[StoredPart] = []
     for n, part in enumerate(found.parts):
         if n in content:
-            file = WeightsFile(len(content[n]), digest_of_bytes(content[n]))
+            file = StoredFile.of(content[n])
             version = asked(part.provider, "for its version", part.provider.version)
             parts.append(StoredPart(file=PartFile(version, file)))
         else:
@@ -138,18 +138,18 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
             weights=np.concatenate([array for array in held if array is not None]),
             partition=(stored, content),
         ),
-        {name: origin for b in built.values() for name, origin in b.kernels.items()},
+        {name: choice for b in built.values() for name, choice in b.choices.items()},
         evidence,
     )
 
 
 @dataclass(frozen=True)
 class BuiltPartition:
-    """The code of all parts of Tilewright with what others store, where the schedules of the
-    kernels come from, and the evidence."""
+    """The code of all parts of Tilewright with what others store, the choices of the kernels by
+    their names, and the evidence."""
 
     compiled: Compiled
-    kernels: Mapping[str, Origin]
+    choices: Mapping[str, Choice]
     evidence: PartitionEvidence
 
 

@@ -6,7 +6,7 @@ What is between kernels is in the workspace of the entry, whose signature is tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func
 from ..tir.node import CHECK
-from .choose import Choices, best_record, require_policies
+from .choose import Choice, Choices, best_record, require_policies
 from .compile_all import ChosenKernel, compile_all, compile_first
 from .memory_plan import Block, plan
 from .model_steps import Steps, poisoned
@@ -57,16 +57,23 @@ class Ways:
 
 @dataclass(frozen=True)
 class Built:
-    """The code of a program, and where its schedule comes from.
-
-    The ids are those of the records of one kernel; of several, `kernels` has the origins by name.
-    """
+    """The code of a program, and the choices of its kernels by their names."""
 
     compiled: Compiled
-    origin: Origin
-    schedule_id: str | None = None
-    measurement_id: str | None = None
-    kernels: Mapping[str, Origin] = field(default_factory=dict)
+    choices: Mapping[str, Choice]
+
+    @property
+    def origin(self) -> Origin:
+        """Where its schedule comes from; of several kernels the least certain origin."""
+        if len(self.choices) == 1:
+            return next(iter(self.choices.values())).origin
+        return together(self.kernels.values())
+
+    @property
+    def kernels(self) -> dict[str, Origin]:
+        """Of several kernels, where the schedules come from, by their names."""
+        several = len(self.choices) > 1
+        return {name: choice.origin for name, choice in self.choices.items() if several}
 
 
 def compile_program(program: Func | Schedule, ways: Ways) -> Built:
@@ -130,8 +137,7 @@ def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
 
 
 def _built(kernel: ChosenKernel) -> Built:
-    choice = kernel.choice
-    return Built(kernel.compiled, choice.origin, choice.schedule_id, choice.measurement_id)
+    return Built(kernel.compiled, {kernel.compiled.signature.name: kernel.choice})
 
 
 def _joined(
@@ -143,8 +149,7 @@ def _joined(
     plan = _steps(program, pieces, kernels)
     steps = tuple(poisoned(plan)) if CHECK else plan.steps
     compiled = joined(plan.signature, steps, kernels[0].target)
-    origins = {k.compiled.signature.name: k.choice.origin for k in made}
-    return Built(compiled, together(origins.values()), kernels=origins)
+    return Built(compiled, {k.compiled.signature.name: k.choice for k in made})
 
 
 def _steps(program: Func, pieces: Sequence[Piece], kernels: Sequence[Compiled]) -> Steps[Operand]:

@@ -41,7 +41,7 @@ class Choice:
     The ids are those of its records. `seconds` are of a call, as measured for a record, as expected
     for a transfer; not known of others. `anew`: what is remembered on disk is not taken. `foreign`:
     the schedule was not measured on this host. `named`: what a warning calls it. `last`: where it
-    fails, so does the build.
+    fails, so does the build. `trace` is the JSON text of its steps, where it has no `way`.
     """
 
     func: Func
@@ -54,6 +54,17 @@ class Choice:
     foreign: bool = False
     named: str = "schedule"
     last: bool = False
+    trace: str | None = None
+
+    def trace_text(self, target: Target) -> str:
+        """The JSON text of its steps; one with a `way` is found again, on disk where it is kept."""
+        from ..autotune.measure.machine import with_rates
+        from ..autotune.search.remembered import chosen
+
+        if self.trace is not None:
+            return self.trace
+        assert self.way is not None, "a choice has steps, or a way to find them"
+        return chosen(self.func, with_rates(target), self.way).trace.to_json(notes=False)
 
     def scheduled(self, target: Target) -> Func:
         """The scheduled program, for a resolved target; it is searched for where it has a `way`."""
@@ -158,7 +169,8 @@ def _as_scheduled(program: Schedule) -> Choice:
             hint=f"build(Schedule(sch.funcs[{next(iter(program.funcs))!r}])) builds one as is",
         )
     verify(program.original)
-    return Choice(program.func, Origin("schedule"), last=True)
+    trace = program.trace.to_json(notes=False)
+    return Choice(program.func, Origin("schedule"), last=True, trace=trace)
 
 
 def _require_buildable(program: Func) -> None:
@@ -226,6 +238,7 @@ def best_record(
         foreign=not _measured_here(best, database),
         named=f"schedule {short_id(best.schedule.id)}, {origin.detail},",
         last=best.pinned,
+        trace=best.schedule.trace,
     )
 
 
@@ -272,6 +285,7 @@ def _transferred(
         seconds=found.seconds,
         named="schedule re-fitted from other sizes or threads",
         last=last,
+        trace=found.schedule.trace.to_json(notes=False),
     )
 
 
@@ -285,7 +299,8 @@ def _unmeasured(func: Func, target: Target, policy: str, *, last: bool) -> Itera
     schedule = recalled(func, with_rates(target), way)
     anew = schedule is not None
     if schedule is not None:
-        yield Choice(schedule.func, origin, named="remembered schedule")
+        trace = schedule.trace.to_json(notes=False)
+        yield Choice(schedule.func, origin, named="remembered schedule", trace=trace)
     yield Choice(func, origin, way=way, anew=anew, named=f"schedule {_WHY[way]},", last=last)
 
 

@@ -11,18 +11,21 @@ from ..runtime.module import Origin
 from ..target import Target
 from .choose import POLICIES, Choices, permitted
 
+_CERTAIN = ("schedule", *POLICIES)
+"""Kinds of origins, the most certain one first."""
+
 
 def by_kind(origins: Sequence[Origin]) -> str:
     """`3 kernels: 2 record, 1 model`."""
     kinds = Counter(origin.kind for origin in origins)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=POLICIES.index))
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=_CERTAIN.index))
     return f"{count(len(origins), 'kernel')}: {told}" if told else "no kernels"
 
 
 def together(origins: Iterable[Origin]) -> Origin:
     """The least certain origin of a kernel, and how many are of each kind."""
     origins = [*origins]
-    last = max(origins, key=lambda o: POLICIES.index(o.kind), default=Origin("schedule"))
+    last = max(origins, key=lambda o: _CERTAIN.index(o.kind), default=Origin("schedule"))
     return Origin(last.kind, detail=by_kind(origins))
 
 

@@ -141,7 +141,7 @@ def evidence_of(path: Path) -> Evidence | PartitionEvidence:
     from ..runtime.artifact import read_manifest
     from ..runtime.partition_evidence import evidence_from
 
-    told = read_manifest(path).provenance.evidence
+    told = read_manifest(path).program.provenance.evidence
     if told is None:
         raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
     return evidence_from(told)

@@ -22,7 +22,7 @@ from ..target.target import Registry
 
 if TYPE_CHECKING:
     from ..base.files import File
-    from ..runtime.artifact import Provenance
+    from ..runtime.manifest import Provenance
     from ..runtime.module import Module, Origin
     from ..runtime.signature import Signature
     from ..tir.ir import Func, Var
@@ -260,12 +260,18 @@ class CodeGenerator(ABC, Generic[T, E]):
 
     @abstractmethod
     def files(
-        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+        self,
+        programs: Sequence[tuple[Compiled, Provenance]],
+        path: Path,
+        toolchain: Mapping[str, str],
+        *,
+        intermediate: bool,
     ) -> tuple[File, ...]:
         """The files of an artifact, in the order to write: to load one takes no code generator.
 
-        The code is at `path` and comes first. With `intermediate` they are what other tools make
-        an artifact of: an object file, for instance. Raises `BuildError` where that cannot be.
+        The code is at `path` and comes first. There are several programs only for a generator that
+        `joins`. `toolchain` has versions by name. With `intermediate` they are what other tools
+        make an artifact of: an object file, for instance. Raises `BuildError` where that cannot be.
         """
 
     # Measuring

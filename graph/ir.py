@@ -154,7 +154,8 @@ class Source:
 class Graph:
     """A model: `nodes` in an order of execution, and what is given and returned, by names.
 
-    `sources` say what became of the nodes of a file; they change nothing.
+    `sources` say what became of the nodes of a file; they change nothing. Nor does `importer`: what
+    is known of that file, facts by name, and who read it.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Value]
     sources: tuple[Source, ...] = ()
+    importer: Mapping[str, str] | None = None
 
     @cached_property
     def constants(self) -> tuple[Constant, ...]:

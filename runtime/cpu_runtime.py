@@ -18,12 +18,13 @@ from ..base.checked_json import read
 from ..base.errors import ArtifactError
 from ..target import FEATURES, Fact
 from . import openmp
-from .artifact import Manifest
 from .evidence import Natural
 from .host import CPUINFO, HOST, cpu_flags, host_limit, model_name, request_tiles
 from .host_memory import HOST_MEMORY
+from .manifest import Manifest, StoredProgram
 from .memory import Memory
 from .module import Module
+from .signature import Signature
 from .target_runtime import TargetRuntime
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ class CpuRuntime(TargetRuntime):
     def machine(self) -> dict[str, Fact]:
         return {"model": model_name()}
 
-    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
+    def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
+        del signature
         needs: dict[str, Any] = {"openmp": read(bool, data.get("openmp"), "manifest: openmp")}
         if (teams := data.get("teams")) is not None:
             needs["teams"] = read(list[str], teams, "manifest: teams")
@@ -50,10 +52,18 @@ class CpuRuntime(TargetRuntime):
             needs["profiled"] = read(Natural, steps, "manifest: profiled")
         return needs
 
-    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
+    def load(
+        self,
+        manifest: Manifest,
+        program: StoredProgram,
+        code: bytes,
+        path: Path,
+        *,
+        trust_indices: bool,
+    ) -> Module:
         """Open exactly the bytes that were checked; they stay loaded until the process ends."""
         check_machine(manifest, cpu_flags())
-        parallel, signature = manifest.needs["openmp"], manifest.signature
+        parallel, signature = program.needs["openmp"], program.signature
         if parallel and openmp.load() is None:
             raise ArtifactError(
                 "{0} runs in parallel and there is no OpenMP runtime on this machine",
@@ -66,13 +76,13 @@ class CpuRuntime(TargetRuntime):
             raise ArtifactError("{0} does not load: {1}", path, error) from error
         addresses = [_symbol(loaded, symbol, path) for symbol in signature.symbols]
         if parallel:
-            for variable in manifest.needs.get("teams", (signature.teams_symbol,)):
+            for variable in program.needs.get("teams", (signature.teams_symbol,)):
                 openmp.connect(_symbol(loaded, variable, path))
         return Module(
             signature,
             addresses,
             manifest.target,
-            origin=manifest.provenance.origin,
+            origin=program.provenance.origin,
             owner=loaded,
             before_call=openmp.announce_serial if parallel else None,
             trust_indices=trust_indices,

@@ -16,7 +16,6 @@ from ..base.errors import ArtifactError, DeviceError, TargetError
 from ..target import Fact, Target
 from ..target.cuda import WARP, CudaTarget
 from ..target.occupancy import blocks_per_sm, occupancy
-from .artifact import Manifest
 from .cuda_driver import BAD_IMAGE, Device, driver
 from .cuda_kernel import CudaKernel, LoadedImage
 from .cuda_launch import KernelLaunch, kernels_from_json
@@ -24,6 +23,7 @@ from .cuda_memory import CudaMemory, cuda_memory
 from .cuda_nvml import device_state, power_limit
 from .cuda_timer import CudaTimer
 from .kernel import Kernel
+from .manifest import Manifest, StoredProgram
 from .module import Module, Origin
 from .ranges import trusting
 from .signature import Signature
@@ -68,21 +68,28 @@ class CudaRuntime(TargetRuntime):
             "power_watts": power_limit(facts.pci_bus_id),
         }
 
-    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        signature = Signature.from_json(data.get("signature"))
+    def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
         lists = read(list[Any], data.get("kernels"), "manifest: kernels")
         entry_points(lists, signature)
         return {"kernels": lists}
 
-    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
-        signature = manifest.signature
+    def load(
+        self,
+        manifest: Manifest,
+        program: StoredProgram,
+        code: bytes,
+        path: Path,
+        *,
+        trust_indices: bool,
+    ) -> Module:
+        signature = program.signature
         try:
             return cuda_module(
                 code,
-                entry_points(manifest.needs["kernels"], signature),
+                entry_points(program.needs["kernels"], signature),
                 signature,
                 manifest.target,
-                manifest.provenance.origin,
+                program.provenance.origin,
                 trust_indices=trust_indices,
                 ordinal=self._ordinal,
             )

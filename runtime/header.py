@@ -1,27 +1,37 @@
-"""The C header of a kernel."""
+"""The C header of the programs of a library."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..base.text import printable
 from .guards import FIRST_GUARD, Guard
 from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
 
 
-def c_header(
-    signature: Signature,
-    weights: tuple[str, int] | None = None,
-    guards: Sequence[Guard] = (),
-) -> str:
-    """The C header: declares the kernel and its packing functions, documents the arguments.
+class WeightsNote(NamedTuple):
+    """The bytes of the weights' file, of that name, that the last argument of a model takes."""
 
-    `weights` are the name and bytes of the file that the last argument of a model has, and `guards`
-    those of a model.
+    file: str
+    offset: int
+    size: int
+
+
+class Declared(NamedTuple):
+    """A program that a header declares; models have `weights`, if any, and `guards`."""
+
+    signature: Signature
+    weights: WeightsNote | None = None
+    guards: Sequence[Guard] = ()
+
+
+def c_header(*programs: Declared, name: str | None = None) -> str:
+    """The C header: declares programs and their packing functions, documents the arguments.
+
+    `name` is that of the library, by default that of the first program.
     """
-    guard = f"TILEWRIGHT_{signature.name}_H"
-    lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
-    functions = (signature, *signature.packers)
+    guard = f"TILEWRIGHT_{programs[0].signature.name if name is None else name}_H"
     return "\n".join(
         [
             f"#ifndef {guard}",
@@ -32,19 +42,7 @@ def c_header(
             "#ifdef __cplusplus",
             'extern "C" {',
             "#endif",
-            "",
-            "/*",
-            *(f" * {line}" for line in lines),
-            " *",
-            *_weights_note(signature, weights),
-            *_WORKSPACE_NOTE,
-            *(f" * {line}".replace("*/", "* /") for line in _guard_note(guards)),
-            " * Outputs must not overlap with any other argument. Calls are thread-safe.",
-            *_range_note(signature),
-            " */",
-            *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in functions),
-            *([] if weights is None else [f"#define {signature.name}_WEIGHTS_BYTES {weights[1]}"]),
-            *(f"{f.c_declaration()};" for f in functions),
+            *(line for program in programs for line in _declaration(program)),
             "",
             "#ifdef __cplusplus",
             "}",
@@ -54,6 +52,29 @@ def c_header(
             "",
         ]
     )
+
+
+def _declaration(program: Declared) -> list[str]:
+    """The lines of a program, after an empty one."""
+    signature, weights, guards = program
+    lines = [_describe(a).replace("*/", "* /") for a in signature.arguments]
+    functions = (signature, *signature.packers)
+    places = {} if weights is None else {"OFFSET": weights.offset, "BYTES": weights.size}
+    return [
+        "",
+        "/*",
+        *(f" * {line}" for line in lines),
+        " *",
+        *_weights_note(signature, weights),
+        *_WORKSPACE_NOTE,
+        *(f" * {line}".replace("*/", "* /") for line in _guard_note(guards)),
+        " * Outputs must not overlap with any other argument. Calls are thread-safe.",
+        *_range_note(signature),
+        " */",
+        *(f"#define {_size_name(f)} {f.workspace_bytes}" for f in functions),
+        *(f"#define {signature.name}_WEIGHTS_{what} {n}" for what, n in places.items()),
+        *(f"{f.c_declaration()};" for f in functions),
+    ]
 
 
 _WORKSPACE_NOTE = [
@@ -73,12 +94,13 @@ def _guard_note(guards: Sequence[Guard]) -> list[str]:
     ]
 
 
-def _weights_note(signature: Signature, weights: tuple[str, int] | None) -> list[str]:
+def _weights_note(signature: Signature, weights: WeightsNote | None) -> list[str]:
     if weights is None:
         return []
     return [
-        f" * {signature.arguments[-1].name} has the bytes of {_shown(weights[0])} and is",
-        f" * only read. It is aligned to {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
+        f" * {signature.arguments[-1].name} has the bytes of {_shown(weights.file)} from",
+        f" * {signature.name}_WEIGHTS_OFFSET on and is only read. It is aligned to",
+        f" * {WORKSPACE_ALIGNMENT}, as a file is that is mapped.",
         " *",
     ]
 

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import ArgumentError, ArtifactError
-from .artifact import Manifest, read_artifact
-from .evidence import Evidence
-from .model import Model
-from .profile import Instrumented, signatures
-from .stored_partition import check_allowed, load_partition, part_path
+from .artifact import part_place, read_artifact
+from .library import ArtifactContent, only, opened
+from .stored_partition import check_allowed, part_path
 from .target_runtime import runtime_for
-from .weights_file import Array, map_weights, weights_path
+from .weights_file import map_weights, weights_path
 
 _REPLACING_SECONDS = 0.05
 
@@ -34,14 +30,14 @@ def load(
     never: Sequence[str] = (),
 ) -> Any:
     """Load the `Module` of an artifact, or its `Model` or `PartitionedModel`: the file of its code,
-    with its manifest beside it.
+    with its manifest beside it. An artifact of several programs is a `LoadedLibrary` of these.
 
     For processors that is a shared library, `matmul.so`. The file is read once; these bytes are
     checked and opened, whatever happens to the path. Content that this process has loaded before is
     not opened again; code stays loaded until the process ends. Thread-safe.
 
-    A model has its weights in `matmul.so.weights`. They are checked and mapped, not read: whoever
-    writes into that file changes the model. Replace it instead, as builds do.
+    Models have their weights in `matmul.so.weights`. They are checked and mapped, not read: whoever
+    writes into that file changes the models. Replace it instead, as builds do.
 
     A module that registers a kind of target is to be imported before artifacts for it are loaded.
 
@@ -65,56 +61,23 @@ def load(
     place = Path(path).absolute()
     if isinstance(never, str) or not all(isinstance(name, str) for name in never):
         raise ArgumentError("never: expected names of providers, found {0!r:.80}", never)
-    manifest, code, weights, parts = _read(place, never)
+    content = _read(place, never)
+    manifest = content.manifest
     runtime = runtime_for(manifest.target)
     if device is not None:
         if type(device) is not int or device < 0:
             raise ArgumentError("device: expected the number of a device, found {0!r:.80}", device)
         runtime = runtime.on_device(device)
-    if weights is not None and trust_indices:
+    models = [program.name for program in manifest.programs if program.weights is not None]
+    if models and trust_indices:
         raise ArgumentError(
-            "trust_indices: the code of a model compares its indices, found {0!r}", trust_indices,
-            hint="leave it out",
+            "trust_indices: the code of a model ({0}) compares its indices, found {1!r}",
+            models[0], trust_indices, hint="leave it out",
         )  # fmt: skip
-    if manifest.partition is not None and weights is not None:
-        with _numpy_dtypes(place):
-            return load_partition(manifest, code, weights, parts, place, runtime)
-    module = runtime.load(manifest, code, place, trust_indices=trust_indices)
-    if weights is None:
-        return module
-    told = manifest.provenance.evidence
-    evidence = None if told is None else partial(Evidence.from_json, told)
-
-    def instrumented() -> Instrumented:
-        own = signatures(manifest.signature, manifest.needs["profiled"])
-        wanted = [replace(manifest, signature=signature) for signature in own]
-        timed, empty = (runtime.load(m, code, place, trust_indices=False) for m in wanted)
-        return Instrumented(timed, empty)
-
-    with _numpy_dtypes(place):
-        return Model(
-            module, weights, manifest.provenance.kernels, evidence,
-            instrumented if "profiled" in manifest.needs else None, manifest.guards,
-        )  # fmt: skip
+    return only(opened(content, place, runtime, trust_indices=trust_indices), manifest.target)
 
 
-@contextmanager
-def _numpy_dtypes(path: Path) -> Iterator[None]:
-    """Raise `ArtifactError` where numpy lacks a dtype of arguments."""
-    try:
-        yield
-    except ImportError as error:
-        raise ArtifactError(
-            "{0} has arrays of dtypes that numpy alone lacks: {1}", path, error,
-            hint="pip install ml_dtypes",
-        ) from error  # fmt: skip
-
-
-_Content = tuple[Manifest, bytes, Array | None, Mapping[int, bytes]]
-"""The manifest and code of an artifact, the weights of a model, and parts that others run."""
-
-
-def _read(path: Path, never: Collection[str]) -> _Content:
+def _read(path: Path, never: Collection[str]) -> ArtifactContent:
     """Read the artifact; retry once if the files do not match, since they may be being replaced."""
     with suppress(ArtifactError):
         return _read_once(path, never)
@@ -122,12 +85,18 @@ def _read(path: Path, never: Collection[str]) -> _Content:
     return _read_once(path, never)
 
 
-def _read_once(path: Path, never: Collection[str]) -> _Content:
+def _read_once(path: Path, never: Collection[str]) -> ArtifactContent:
     manifest, code = read_artifact(path)
-    held, stored = manifest.weights, manifest.partition
-    weights = None if held is None else map_weights(weights_path(path), held)
-    if stored is None:
-        return manifest, code, weights, {}
-    check_allowed(stored, never, path)
-    files = {n: (part_path(path, n), file.content) for n, file in stored.files.items()}
-    return manifest, code, weights, {n: bytes(map_weights(*file)) for n, file in files.items()}
+    weights = None
+    if manifest.weights is not None:
+        weights = map_weights(weights_path(path), manifest.weights)
+    parts: dict[str, dict[int, bytes]] = {}
+    for program in manifest.programs:
+        if (stored := program.partition) is not None:
+            check_allowed(stored, never, path)
+            place = part_place(path, manifest, program.name)
+            parts[program.name] = {
+                n: bytes(map_weights(part_path(place, n), file.content))
+                for n, file in stored.files.items()
+            }
+    return ArtifactContent(manifest, code, weights, parts)

@@ -25,10 +25,10 @@ from .partitioned import PartitionedModel
 from .profile import Instrumented, signatures
 from .signature import Signature
 from .target_runtime import TargetRuntime
-from .weights_file import WeightsFile
+from .weights_file import StoredFile
 
 if TYPE_CHECKING:
-    from .artifact import Manifest
+    from .manifest import Manifest, StoredProgram
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PartFile:
     """What another provider has stored, and the version of what ran it there."""
 
     version: str
-    content: WeightsFile
+    content: StoredFile
 
 
 @dataclass(frozen=True)
@@ -145,26 +145,29 @@ def check_allowed(stored: StoredPartition, never: Collection[str], code: Path) -
 
 def load_partition(
     manifest: Manifest,
+    program: StoredProgram,
     code: bytes,
     weights: Array,
     files: Mapping[int, bytes],
     path: Path,
     runtime: TargetRuntime,
 ) -> PartitionedModel:
-    """The model of an artifact, of its files' contents.
+    """The model of a program of an artifact, of its files' contents.
 
     Raises `ArtifactError`, and `ProviderError` for parts that their provider does not load here.
     """
-    stored = manifest.partition
+    stored = program.partition
     assert stored is not None, "it is that of a partitioned model"
-    evidence = read(PartitionEvidence, manifest.provenance.evidence, "manifest: evidence")
+    evidence = read(PartitionEvidence, program.provenance.evidence, "manifest: evidence")
     if len(evidence.parts) != len(stored.parts):
         raise ArtifactError("manifest: the evidence is of {0} parts", len(evidence.parts))
     calls: list[Call] = []
     for number, (part, own) in enumerate(zip(stored.plan.parts, stored.parts, strict=True)):
         if own.function is not None:
             kernels = evidence.parts[number].kernels
-            calls.append(_model(manifest, own.function, kernels, code, weights, path, runtime))
+            calls.append(
+                _model(manifest, program, own.function, kernels, code, weights, path, runtime)
+            )
         elif own.file is not None:
             content = files[number]
             calls.append(load_part(part.provider, own.file.version, content, manifest.target))
@@ -177,6 +180,7 @@ def load_partition(
 
 def _model(
     manifest: Manifest,
+    program: StoredProgram,
     function: PartFunction,
     kernels: Evidence | None,
     code: bytes,
@@ -187,15 +191,15 @@ def _model(
     """The model of a part."""
 
     def module(signature: Signature) -> Any:
-        own = replace(manifest, signature=signature)
-        return runtime.load(own, code, path, trust_indices=False)
+        own = replace(program, signature=signature)
+        return runtime.load(manifest, own, code, path, trust_indices=False)
 
     def instrumented() -> Instrumented:
         return Instrumented(*map(module, signatures(function.signature, function.profiled)))
 
     held = weights[function.weights :][: _weights_of(function.signature)]
     names = () if kernels is None else [kernel.name for kernel in kernels.kernels]
-    origins = manifest.provenance.kernels
+    origins = program.provenance.kernels
     return Model(
         module(function.signature),
         held,

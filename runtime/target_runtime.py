@@ -18,8 +18,9 @@ from .memory import Memory
 from .timer import Timer
 
 if TYPE_CHECKING:
-    from .artifact import Manifest
+    from .manifest import Manifest, StoredProgram
     from .module import Module
+    from .signature import Signature
 
 
 class TargetRuntime(ABC):
@@ -54,16 +55,24 @@ class TargetRuntime(ABC):
         return {}
 
     @abstractmethod
-    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """What the code of an artifact needs to be called, of the JSON object of its manifest.
+    def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
+        """What the code of a program needs to be called, of the JSON object in its manifest.
 
-        These are fields that manifests of this kind have beside those of all kinds. Raises
-        `ArtifactError` where they are malformed.
+        Which facts these are is up to the kind. Raises `ArtifactError` where they are malformed.
         """
 
     @abstractmethod
-    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
-        """Load the code of an artifact, which is that of the manifest, and find its entry points.
+    def load(
+        self,
+        manifest: Manifest,
+        program: StoredProgram,
+        code: bytes,
+        path: Path,
+        *,
+        trust_indices: bool,
+    ) -> Module:
+        """Load the code of an artifact, which is that of the manifest, and find the entry points of
+        a program.
 
         `path` is that of its file, for errors. Raises `ArtifactError` unless this machine runs it.
         """

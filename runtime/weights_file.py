@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,15 +26,52 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 Array = np.ndarray[Any, Any]
+Size = Annotated[int, between(0, MAX_BYTES)]
+PIECE_BYTES = 8 << 20
+"""Of the weights that have a digest of their own: threads compute several at a time."""
+_THREADS = 4
 _HINT = "copy all files of the artifact again, or build it anew"
 
 
 @dataclass(frozen=True)
-class WeightsFile:
-    """What a manifest knows of the file; there is none where a model has no constants."""
+class StoredFile:
+    """What a manifest knows of a file beside the code: its bytes, and their SHA-256, hex."""
 
-    size: Annotated[int, between(0, MAX_BYTES)]
+    size: Size
     sha256: str
+
+    @staticmethod
+    def of(content: ReadableBuffer) -> StoredFile:
+        return StoredFile(memoryview(content).nbytes, digest_of_bytes(content))
+
+    def mismatch(self, content: ReadableBuffer) -> tuple[str, str] | None:
+        """The expected digest and that of the content, where they differ."""
+        found = digest_of_bytes(content)
+        return None if found == self.sha256 else (self.sha256, found)
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """What a manifest knows of the weights: the digests of their pieces of so many bytes."""
+
+    size: Size
+    piece_bytes: Annotated[int, between(1, MAX_BYTES)]
+    sha256: tuple[str, ...]
+
+    def validate(self) -> None:
+        """Raise `ValueError` unless there is a digest for each piece."""
+        if len(self.sha256) != -(-self.size // self.piece_bytes):
+            raise ValueError(f"{len(self.sha256)} digests of {self.size} bytes")
+
+    @staticmethod
+    def of(content: Array) -> StoredWeights:
+        return StoredWeights(content.nbytes, PIECE_BYTES, _digests(content.data, PIECE_BYTES))
+
+    def mismatch(self, content: ReadableBuffer) -> tuple[str, str] | None:
+        """The first digest that is expected, and that of the content, where they differ."""
+        found = _digests(memoryview(content), self.piece_bytes)
+        pairs = zip(self.sha256, found, strict=True)
+        return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 def weights_path(code: Path) -> Path:
@@ -40,7 +79,7 @@ def weights_path(code: Path) -> Path:
     return code.with_name(code.name + ".weights")
 
 
-def map_weights(path: Path, expected: WeightsFile) -> Array:
+def map_weights(path: Path, expected: StoredFile | StoredWeights) -> Array:
     """The bytes of the file, checked and mapped. Raises `ArtifactError`."""
     if not expected.size:
         return np.empty(0, np.uint8)
@@ -61,11 +100,10 @@ def map_weights(path: Path, expected: WeightsFile) -> Array:
         raise ArtifactError(
             "{0} is damaged: expected {1} bytes, found {2}", path, expected.size, found, hint=_HINT
         )
-    digest = digest_of_bytes(mapped)
-    if digest != expected.sha256:
+    if (digests := expected.mismatch(mapped)) is not None:
         raise ArtifactError(
             "{0} is not the file of the manifest: expected sha256 {1}, found {2}",
-            path, expected.sha256, digest, hint=_HINT,
+            path, *digests, hint=_HINT,
         )  # fmt: skip
     return np.frombuffer(mapped, np.uint8)
 
@@ -73,3 +111,12 @@ def map_weights(path: Path, expected: WeightsFile) -> Array:
 def digest_of_bytes(content: ReadableBuffer) -> str:
     """SHA-256, hex, as manifests have it."""
     return hashlib.sha256(content).hexdigest()
+
+
+def _digests(content: memoryview, piece: int) -> tuple[str, ...]:
+    """The digests of the pieces of so many bytes."""
+    pieces = [content[start : start + piece] for start in range(0, content.nbytes, piece)]
+    if len(pieces) < 2:
+        return tuple(map(digest_of_bytes, pieces))
+    with ThreadPoolExecutor(min(len(pieces), _THREADS, os.cpu_count() or 1)) as pool:
+        return tuple(pool.map(digest_of_bytes, pieces))

@@ -22,7 +22,7 @@ import pytest
 from tilewright.base.dtypes import to_numpy
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
-from tilewright.runtime.header import c_header
+from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.signature import C_TYPES, Argument, Signature
 
 Array = Any
@@ -60,7 +60,7 @@ def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     for n, call in enumerate(calls):
         object_file, header = folder / f"k{n}.o", folder / f"k{n}.h"
         object_file.write_bytes(call.compiled.image)
-        header.write_text(c_header(call.compiled.signature), encoding="utf-8")
+        header.write_text(c_header(Declared(call.compiled.signature)), encoding="utf-8")
         objects.append(str(object_file))
         lines += [f'#include "{header.name}"', *_function(n, call)]
         for argument, value in zip(call.compiled.signature.arguments, call.arguments, strict=True):

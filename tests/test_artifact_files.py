@@ -28,7 +28,7 @@ from tilewright.base import files
 from tilewright.building.build import build_library
 from tilewright.codegen.cpu.library import is_system_name
 from tilewright.runtime import Argument, Signature, cpu_runtime, load
-from tilewright.runtime.header import c_header
+from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.host_memory import HOST_MEMORY
 
 SERIAL = "cpu -threads=1"
@@ -451,7 +451,9 @@ def carried(code: bytes) -> dict[str, Any]:
 
 def test_code_carries_its_description(path: Path) -> None:
     manifest = json.loads(json_of(path).read_text())
-    expected = {key: manifest[key] for key in ("abi", "signature", "target", "features", "openmp")}
+    (program,) = manifest["programs"]
+    expected = {key: manifest[key] for key in ("abi", "target", "features")}
+    expected |= {"signature": program["signature"], **program["needs"]}
     assert carried(path.read_bytes()) == expected
     made = build_library(adds(1), path.with_name("adds.o"), SERIAL, object_file=True)
     assert carried(made.files[0].read_bytes()) == expected
@@ -614,7 +616,7 @@ def two_steps(n: int = 5000) -> tw.Schedule:
 def test_a_library_says_how_large_its_workspace_is(tmp_path: Path) -> None:
     path = build_library(two_steps(), tmp_path / "two_steps.so", SERIAL).files[0]
     manifest = json.loads(path.with_name("two_steps.so.json").read_text())
-    assert manifest["signature"]["workspace_bytes"] == 20032
+    assert manifest["programs"][0]["signature"]["workspace_bytes"] == 20032
     module = load(path)
     assert module.workspace_bytes == 20032
     x, y = np.arange(5000, dtype=np.float32), np.zeros(5000, np.float32)
@@ -668,7 +670,9 @@ def test_arguments_of_any_name_have_a_header_that_compiles(
     tmp_path: Path, compiler: list[str]
 ) -> None:
     inputs = tuple(Argument(name, "uint8", (3,)) for name in NAMES.split())
-    header = c_header(Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64))
+    header = c_header(
+        Declared(Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64))
+    )
     (tmp_path / "k.c").write_text(header + "int main(void) { return 0; }\n")
     command = [*compiler, "-Wall", "-Werror", "-fsyntax-only", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

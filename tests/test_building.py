@@ -738,7 +738,10 @@ def test_a_library_says_what_it_was_built_from(
     assert [path.name for path in made.files] == ["matmul.so", "matmul.so.json", "matmul.h"]
     assert made.origin.record_id == measured
     manifest = json.loads(made.files[1].read_text())
-    assert (manifest["schedule_id"], manifest["measurement_id"]) == (schedule, measured)
+    stored = manifest["programs"][0]["provenance"]["schedules"]["matmul"]
+    assert (stored["origin"]["schedule_id"], stored["measured"]["id"]) == (schedule, measured)
+    assert stored["measured"]["seconds"] > 0
+    assert tw.Trace.from_json(stored["trace"]).apply(func).func is not func
     assert manifest["toolchain"].keys() >= {"llvm", "tilewright"}
     module = load(made.files[0])
     assert module.origin == made.origin

@@ -151,7 +151,8 @@ def test_a_library_is_loaded_and_called(target: str, tmp_path: Path) -> None:
     assert isinstance(loaded, tw.Module)
     assert is_right(loaded, func)
     manifest = json.loads((tmp_path / "mlp.so.json").read_text())
-    assert [*manifest["schedules"]] == ["mlp_0", "mlp_1"]
+    stored = manifest["programs"][0]["provenance"]["schedules"]
+    assert [*stored] == ["mlp_0", "mlp_1"]
 
 
 def test_a_name_that_no_kernel_can_have() -> None:

@@ -54,13 +54,9 @@ from tilewright.codegen.passes.blocks import blocks
 from tilewright.codegen.passes.flatten import flatten
 from tilewright.runtime import dlpack
 from tilewright.runtime.argument_checks import ctypes_parameters
-from tilewright.runtime.artifact import (
-    Manifest,
-    Provenance,
-    artifact_files,
-    description,
-)
+from tilewright.runtime.artifact import ProgramContent, artifact_files
 from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.runtime.manifest import Manifest, Provenance, StoredProgram, description
 from tilewright.runtime.memory import Memory, View
 from tilewright.runtime.module import Module, Origin
 from tilewright.runtime.signature import UNUSABLE_WORKSPACE, Argument, Signature
@@ -261,18 +257,26 @@ class ToyRuntime(TargetRuntime):
     timer: ClassVar[Timer] = ToyTimer()
     orders = ORDERS
 
-    def needs(self, data: Mapping[str, Any]) -> dict[str, Any]:
+    def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
         return {"order": read(str, data.get("order"), "manifest: order")}
 
-    def load(self, manifest: Manifest, code: bytes, path: Path, *, trust_indices: bool) -> Module:
-        order = manifest.needs["order"]
+    def load(
+        self,
+        manifest: Manifest,
+        program: StoredProgram,
+        code: bytes,
+        path: Path,
+        *,
+        trust_indices: bool,
+    ) -> Module:
+        order = program.needs["order"]
         if order not in self.orders:
             raise ArtifactError("{0} is for the order {1}, which this toy lacks", path, order)
         func, target = program_of(code), manifest.target
-        if func.name != manifest.signature.name:
-            raise ArtifactError("{0} has no function {1}", path, manifest.signature.name)
-        origin = manifest.provenance.origin
-        return toy_module(func, order, manifest.signature, target, origin, trust_indices)
+        if func.name != program.signature.name:
+            raise ArtifactError("{0} has no function {1}", path, program.signature.name)
+        origin = program.provenance.origin
+        return toy_module(func, order, program.signature, target, origin, trust_indices)
 
 
 def program_of(code: bytes) -> Func:
@@ -391,12 +395,19 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
         """Any will do."""
 
     def files(
-        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+        self,
+        programs: Sequence[tuple[Compiled, Provenance]],
+        path: Path,
+        toolchain: Mapping[str, str],
+        *,
+        intermediate: bool,
     ) -> tuple[File, ...]:
+        ((compiled, provenance),) = programs
         signature, target, (launch,) = compiled.signature, compiled.target, compiled.launches
         described = description(signature, target, target.features, launch.needs)
         code = File(path, compiled.image + b"\n#" + described)
-        return artifact_files(code, signature, target, launch.needs, provenance)
+        content = ProgramContent(signature, launch.needs, provenance)
+        return artifact_files(code, target, toolchain, [content])
 
     def environment(self, target: ToyTarget, *, runs: bool) -> dict[str, str]:
         return {"TOY": "runs" if runs else "builds"}

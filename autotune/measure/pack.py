@@ -21,8 +21,9 @@ from ...codegen.calling_convention import signature_of
 from ...codegen.compiled import Compiled
 from ...codegen.detect import resolve, usable_processors
 from ...codegen.generator import generator_for
-from ...runtime.artifact import Provenance, parse_manifest
+from ...runtime.artifact import parse_manifest
 from ...runtime.host_memory import HostMemory
+from ...runtime.manifest import Provenance
 from ...runtime.measure.pack import PACK, Limits, Pack, PackedCandidate, PackedFile
 from ...runtime.measure.results import now
 from ...runtime.module import Origin
@@ -238,10 +239,11 @@ class _Packer:
         """Write compiled code as an artifact of the folder."""
         path = self._folder / f"{name}{self._generator.suffix}"
         versions = {key: str(text) for key, text in self._versions.versions.items()}
-        provenance = Provenance(Origin("schedule"), schedule, None, versions)
-        replace_files(self._generator.files(compiled, path, provenance, intermediate=False))
+        provenance = Provenance(Origin("schedule", schedule_id=schedule))
+        files = self._generator.files([(compiled, provenance)], path, versions, intermediate=False)
+        replace_files(files)
         manifest = path.with_name(path.name + ".json")
-        return PackedFile(path.name, parse_manifest(manifest.read_bytes(), manifest).sha256)
+        return PackedFile(path.name, parse_manifest(manifest.read_bytes(), manifest).code.sha256)
 
 
 def _limits(config: TuneConfig) -> Limits:

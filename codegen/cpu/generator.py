@@ -21,7 +21,7 @@ from .detection import host_target
 
 if TYPE_CHECKING:
     from ...base.files import File
-    from ...runtime.artifact import Provenance
+    from ...runtime.manifest import Provenance
     from ...tir.instruction import Instruction
     from ..compiled import Compiled
     from ..program_loops import ProgramLoops
@@ -265,14 +265,19 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         check_path(path, object_file=intermediate)
 
     def files(
-        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+        self,
+        programs: Sequence[tuple[Compiled, Provenance]],
+        path: Path,
+        toolchain: Mapping[str, str],
+        *,
+        intermediate: bool,
     ) -> tuple[File, ...]:
         """A shared library with its manifest and C header, or an object file with the header."""
         from .library import library_files, object_files
 
         if intermediate:
-            return object_files(compiled, path)
-        return library_files(compiled, path, provenance)
+            return object_files([compiled for compiled, _ in programs], path)
+        return library_files(programs, path, toolchain)
 
     def environment(self, target: CpuTarget, *, runs: bool) -> dict[str, str]:
         return {

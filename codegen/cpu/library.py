@@ -14,14 +14,15 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import BuildError
 from ...base.files import File
-from ...runtime.artifact import Provenance, artifact_files, description
-from ...runtime.header import c_header
+from ...runtime.artifact import ProgramContent, artifact_files, together
+from ...runtime.header import Declared, WeightsNote, c_header
+from ...runtime.manifest import Provenance, WeightsSlice, description
 from ...runtime.signature import Signature
 from ...runtime.weights_file import weights_path
 from ...target import CpuTarget, Target
@@ -37,33 +38,41 @@ _SECONDS = 120
 Find = Callable[[str], str | None]
 
 
-def library_files(compiled: Compiled, path: Path, provenance: Provenance) -> tuple[File, ...]:
-    """A shared library at `path`, its C header, its manifest, and the weights of a model.
+def library_files(
+    programs: Sequence[tuple[Compiled, Provenance]], path: Path, toolchain: Mapping[str, str]
+) -> tuple[File, ...]:
+    """A shared library at `path`, its C header, its manifest, and the weights of models.
 
-    A partitioned model has no header: C programs cannot run the parts of other providers.
+    A partitioned model is in no header: C programs cannot run the parts of other providers.
 
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
-    target, signature = CpuTarget.of(compiled.target), compiled.signature
-    _check_names(signature)
-    code = File(path, link(_described(compiled), target), 0o777)
-    beside = [] if compiled.partition is not None else [_header(path, compiled)]
-    return artifact_files(
-        code, signature, target, _needs(compiled), provenance, beside, compiled.weights,
-        compiled.guards, compiled.partition,
-    )  # fmt: skip
+    kernels = [compiled for compiled, _ in programs]
+    target = CpuTarget.of(kernels[0].target)
+    code = File(path, link(_described(kernels), target), 0o777)
+    contents = [
+        ProgramContent(
+            compiled.signature, _needs(compiled), provenance, compiled.weights, compiled.guards,
+            compiled.partition,
+        )
+        for compiled, provenance in programs
+    ]  # fmt: skip
+    _, slices = together([compiled.weights for compiled in kernels])
+    return artifact_files(code, target, toolchain, contents, _header(path, kernels, slices))
 
 
-def object_files(compiled: Compiled, path: Path) -> tuple[File, ...]:
-    """An object file at `path`, of a model an archive of several, and its C header.
+def object_files(programs: Sequence[Compiled], path: Path) -> tuple[File, ...]:
+    """An object file at `path`, of a model or several programs an archive of them, and its C
+    header.
 
     Raises `BuildError` as `library_files` does.
     """
-    _check_names(compiled.signature)
-    code = indexed(_described(compiled), lambda code: read_object(code).defined)
-    held = compiled.weights
-    beside = [] if held is None or not held.size else [File(weights_path(path), held.data)]
-    return File(path, code), *beside, _header(path, compiled)
+    code = indexed(_described(programs), lambda code: read_object(code).defined)
+    weights, slices = together([compiled.weights for compiled in programs])
+    header = _header(path, programs, slices)
+    assert header is not None, "parts of other providers are no object code"
+    beside = [] if weights is None else [File(weights_path(path), weights.data)]
+    return File(path, code), *beside, header
 
 
 def check_path(path: Path, *, object_file: bool) -> None:
@@ -113,17 +122,36 @@ def _own(compiled: Compiled, symbol: str) -> str:
     return f"{compiled.signature.name}.{symbol}"
 
 
-def _header(path: Path, compiled: Compiled) -> File:
-    held = compiled.weights
-    file = None if held is None or not held.size else (weights_path(path).name, held.nbytes)
-    return File(
-        path.with_suffix(".h"), c_header(compiled.signature, file, compiled.guards).encode()
-    )
+def _header(
+    path: Path, programs: Sequence[Compiled], slices: Sequence[WeightsSlice | None]
+) -> File | None:
+    """The C header of the programs that C can call; `None` where there are none."""
+    file = weights_path(path).name
+    declared = [
+        Declared(
+            compiled.signature,
+            WeightsNote(file, held.offset, held.size) if held is not None and held.size else None,
+            compiled.guards,
+        )
+        for compiled, held in zip(programs, slices, strict=True)
+        if compiled.partition is None
+    ]
+    if not declared:
+        return None
+    name = declared[0].signature.name
+    if len(programs) > 1:
+        name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    return File(path.with_suffix(".h"), c_header(*declared, name=name).encode())
 
 
-def _described(compiled: Compiled) -> bytes:
-    """The object code with the description of its kernel in it."""
+def _described(programs: Sequence[Compiled]) -> bytes:
+    """The object code of programs with the description of each in it."""
+    return archive([code for compiled in programs for code in members(_described_one(compiled))])
+
+
+def _described_one(compiled: Compiled) -> bytes:
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
+    _check_names(signature)
     stored = None if compiled.partition is None else compiled.partition[0]
     text = description(signature, target, target.features, _needs(compiled), stored)
     first, *others = members(compiled.image)

@@ -36,7 +36,7 @@ from .nvcc import Cubin
 
 if TYPE_CHECKING:
     from ...base.files import File
-    from ...runtime.artifact import Provenance
+    from ...runtime.manifest import Provenance
     from ...tir.ir import Func
     from ..program_loops import ProgramLoops
 
@@ -237,18 +237,26 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
             )
 
     def files(
-        self, compiled: Compiled, path: Path, provenance: Provenance, *, intermediate: bool
+        self,
+        programs: Sequence[tuple[Compiled, Provenance]],
+        path: Path,
+        toolchain: Mapping[str, str],
+        *,
+        intermediate: bool,
     ) -> tuple[File, ...]:
         """The cubin with its description behind it, and the manifest."""
         from ...base.files import File
-        from ...runtime.artifact import artifact_files, description
+        from ...runtime.artifact import ProgramContent, artifact_files
+        from ...runtime.manifest import description
 
+        ((compiled, provenance),) = programs
         self.check_path(path, intermediate=intermediate)
         signature, target = compiled.signature, compiled.target
         needs = {KERNELS: [kernels_to_json(kernels) for kernels in kernels_of(compiled)]}
         described = description(signature, target, target.features, needs)
         code = File(path, compiled.image + described)
-        return artifact_files(code, signature, target, needs, provenance)
+        content = ProgramContent(signature, needs, provenance)
+        return artifact_files(code, target, toolchain, [content])
 
     def emulate(self, func: Func, target: CudaTarget, arguments: Sequence[Any]) -> tuple[str, ...]:
         from ..lower import lower

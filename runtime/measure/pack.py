@@ -21,7 +21,8 @@ from typing import Annotated, Any, TypeAlias
 from ...base.checked_json import DIGEST, Such, between, parse_sealed, read, sealed, show
 from ...base.errors import ArtifactError
 from ...base.files import open_regular, read_some
-from ..artifact import Manifest, read_artifact
+from ..artifact import read_artifact
+from ..manifest import Manifest
 from ..module import Module
 from ..target_runtime import runtime_for
 
@@ -171,12 +172,12 @@ def read_packed(folder: Path, file: PackedFile) -> tuple[Manifest, bytes]:
                 "{0} is a link, expected a file of the pack", part, hint="copy the folder again"
             )
     manifest, code = read_artifact(path)
-    if manifest.sha256 != file.sha256:
+    if manifest.code.sha256 != file.sha256:
         raise ArtifactError(
             "{0} is not the file that was packed: expected sha256 {1}, found {2}",
             path,
             file.sha256,
-            manifest.sha256,
+            manifest.code.sha256,
             hint="copy the folder again",
         )
     return manifest, code
@@ -187,4 +188,4 @@ def load_packed(folder: Path, file: PackedFile, packed: tuple[Manifest, bytes]) 
     manifest, code = packed
     runtime = runtime_for(manifest.target)
     # The arguments are made here: nothing is out of range.
-    return runtime.load(manifest, code, folder / file.name, trust_indices=True)
+    return runtime.load(manifest, manifest.program, code, folder / file.name, trust_indices=True)

@@ -18,9 +18,10 @@ from tilewright import Module, load
 from tilewright.base.errors import ArgumentError, ArtifactError
 from tilewright.base.files import File, replace_files
 from tilewright.runtime import Argument, Origin, Signature
-from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
+from tilewright.runtime.artifact import ProgramContent, artifact_files, manifest_path
 from tilewright.runtime.cuda_driver import use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, KernelResources, kernels_to_json
+from tilewright.runtime.manifest import Provenance, description
 from tilewright.target import CudaTarget
 
 from ..runtime.cuda_arrays import Exported, Interfaced, Library
@@ -51,8 +52,8 @@ def prepare(folder: Path) -> Attack:
     code = File(
         folder / "scale.cubin", IMAGE + description(SIGNATURE, TARGET, TARGET.features, needs)
     )
-    provenance = Provenance(Origin("schedule"), None, None, {"nvcc": "13.0.88"})
-    files = artifact_files(code, SIGNATURE, TARGET, needs, provenance)
+    content = ProgramContent(SIGNATURE, needs, Provenance(Origin("schedule")))
+    files = artifact_files(code, TARGET, {"nvcc": "13.0.88"}, [content])
 
     def attack(attempt: Attempt) -> str:
         driver = DoubleDriver()
@@ -110,9 +111,10 @@ def _fields(path: Path, attempt: Attempt) -> None:
     """Edit the manifest, or the launches of its kernels, and make its digest right again."""
     manifest = manifest_path(path)
     data = json.loads(manifest.read_text())
-    for _ in range(attempt.choice((1, 1, 3))):
-        if isinstance(data, dict) and attempt.chance(0.7):
-            data = {**data, "kernels": edited(data.get("kernels"), attempt)}
+    for n in range(attempt.choice((1, 1, 3))):
+        if n == 0 and attempt.chance(0.7):
+            needs = data["programs"][0]["needs"]
+            needs["kernels"] = edited(needs["kernels"], attempt)
         else:
             data = edited(data, attempt)
     if isinstance(data, dict):

@@ -54,7 +54,7 @@ def _field(manifest: Path, attempt: Attempt) -> None:
 
 def _argument(manifest: Path, attempt: Attempt) -> None:
     data = json.loads(manifest.read_text())
-    argument = attempt.choice(data["signature"]["arguments"])
+    argument = attempt.choice(data["programs"][0]["signature"]["arguments"])
     key = attempt.choice(("shape", "dtype", "strides", "role", "value_range", "name", "kind"))
     before = argument.get(key)
     if key == "shape" and before and attempt.chance(0.7):
@@ -73,6 +73,7 @@ def _argument(manifest: Path, attempt: Attempt) -> None:
 def _code(manifest: Path, attempt: Attempt) -> None:
     """Damage the facts of the code in the manifest."""
     data = json.loads(manifest.read_text())
+    (program,) = data["programs"]
     key, value = attempt.choice(
         (
             ("target", "cpu -mcpu=x86-64 -threads=1"),
@@ -80,25 +81,31 @@ def _code(manifest: Path, attempt: Attempt) -> None:
             ("target", "cpu -mcpu=neoverse-n1"),
             ("features", []),
             ("features", ["avx"] * 5000),
-            ("openmp", not data["openmp"]),
+            ("openmp", not program["needs"]["openmp"]),
             ("size", 0),
             ("size", 2**63),
             ("sha256", "0" * 64),
-            ("sha256", data["sha256"].upper()),
+            ("sha256", data["code"]["sha256"].upper()),
             ("abi", 0),
             ("format", 99),
-            ("signature", {**data["signature"], "name": "_init"}),
+            ("signature", {**program["signature"], "name": "_init"}),
+            ("weights", {"offset": 0, "size": 2**40}),
+            ("programs", [program, program]),
+            ("programs", []),
         )
     )
     attempt.note(f"{key} is {value!r:.200}")
-    manifest.write_text(json.dumps({**data, key: value}))
+    next(p for p in (program, program["needs"], data["code"], data) if key in p)[key] = value
+    manifest.write_text(json.dumps(data))
 
 
 def _another(manifest: Path, attempt: Attempt) -> None:
     """The manifest of another kernel, or of its own under another name."""
     source = manifest.with_name("other.json")
     data = json.loads(manifest.read_text())
-    data["signature"]["arguments"] = data["signature"]["arguments"][::-1]
+    data["programs"][0]["signature"]["arguments"] = data["programs"][0]["signature"]["arguments"][
+        ::-1
+    ]
     source.write_text(json.dumps(data))
     os.replace(source, manifest)
 
@@ -123,10 +130,10 @@ def _costly(manifest: Path, attempt: Attempt) -> None:
 def _arguments(manifest: Path, attempt: Attempt) -> None:
     """Very many arguments, or very many dimensions."""
     data = json.loads(manifest.read_text())
-    arguments = data["signature"]["arguments"]
+    arguments = data["programs"][0]["signature"]["arguments"]
     if attempt.chance(0.5):
         count = attempt.choice((16, 130, 1200))
-        data["signature"]["arguments"] = [
+        data["programs"][0]["signature"]["arguments"] = [
             {**arguments[k % len(arguments)], "name": f"a{k}"} for k in range(count)
         ]
     else:

@@ -442,7 +442,7 @@ def test_wrong_results_are_found(folder: Path, tmp_path: Path) -> None:
     write_pack(parse(text), HERE, other, trials=1, compile_program=compile_func)
     for name in ("c0000.so", "c0000.so.json"):
         shutil.copy(other / name, folder / name.replace("0000", "0002"))
-    sha256 = json.loads((other / "c0000.so.json").read_text())["sha256"]
+    sha256 = json.loads((other / "c0000.so.json").read_text())["code"]["sha256"]
     changed(folder / "pack.json", lambda d: d["candidates"][2]["file"].update(sha256=sha256))
     results = measure(folder, tmp_path / "results.jsonl", start=Here)
     assert results.candidates[2]["outcome"] == "wrong_result"

@@ -18,7 +18,7 @@ from tilewright.base.errors import ArgumentError
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.codegen.cpu.glue_range import walk_order
 from tilewright.runtime import Argument
-from tilewright.runtime.header import c_header
+from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.ranges import make_range_check
 from tilewright.tir.ir import Func
@@ -194,7 +194,7 @@ def test_packed_indices_are_checked_as_they_are_packed_and_called() -> None:
 
 
 def test_a_header_says_which_values_are_right() -> None:
-    header = c_header(signature_of(gather()))
+    header = c_header(Declared(signature_of(gather())))
     assert " * idx: in tensor int32[4][6], values from 0 to 99\n" in header
     assert " * Values are not checked" in header
     assert "values" not in header.partition("idx:")[0]

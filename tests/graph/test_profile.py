@@ -18,7 +18,7 @@ from tilewright.building.build_model import compile_graph
 from tilewright.codegen.cpu.library import library_files
 from tilewright.codegen.detect import resolve
 from tilewright.graph import Builder, Graph, TensorType
-from tilewright.runtime.artifact import Provenance
+from tilewright.runtime.manifest import Provenance
 from tilewright.runtime.module import Origin
 from tilewright.runtime.profile import Profile
 from tilewright.runtime.timer import Timing, time_interleaved
@@ -150,8 +150,8 @@ def test_models_without_kernels_have_evidence_and_a_profile(
 def test_a_file_without_the_functions_of_a_profile_has_none(tmp_path: Path) -> None:
     """As one of an older version."""
     compiled = compile_graph(uneven(), resolve(TARGET)).compiled
-    provenance = Provenance(Origin("default"), None, None, {})
-    replace_files(library_files(compiled, tmp_path / "uneven.so", provenance))
+    program = (compiled, Provenance(Origin("default")))
+    replace_files(library_files([program], tmp_path / "uneven.so", {}))
     model = tw.load(tmp_path / "uneven.so")
     inputs = np.ones((128, 256), np.float32), np.ones((4, 4), np.float32)
     with pytest.raises(ArtifactError):

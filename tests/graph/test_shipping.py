@@ -109,7 +109,7 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
 def test_threads_of_kernels_are_connected(tmp_path: Path) -> None:
     graph = layers(rows=512)
     path = written(graph, tmp_path / "layers.so", "cpu -threads=2")
-    listed = json.loads(manifest_of(path).read_text())["teams"]
+    listed = json.loads(manifest_of(path).read_text())["programs"][0]["needs"]["teams"]
     assert listed
     assert all(name.startswith("layers.") and name.endswith(".teams") for name in listed)
     assert is_right(tw.load(path), graph)
@@ -170,9 +170,10 @@ def test_weights_that_are_not_those_of_the_model(
 def test_a_manifest_that_says_other_steps_of_a_profile_is_refused(path: Path, steps: Any) -> None:
     """The function of the profile would write more than there is memory for."""
     data = json.loads(manifest_of(path).read_text())
-    assert data.pop("profiled") == 3
-    more = {} if steps is None else {"profiled": steps}
-    manifest_of(path).write_text(json.dumps(sealed({**data, **more})))
+    needs = data["programs"][0]["needs"]
+    assert needs.pop("profiled") == 3
+    needs.update({} if steps is None else {"profiled": steps})
+    manifest_of(path).write_text(json.dumps(sealed(data)))
     with pytest.raises(tw.ArtifactError):
         tw.load(path)
 

@@ -163,7 +163,7 @@ def test_a_partitioned_model_is_files(kept: Kept, tmp_path: Path) -> None:
     assert isinstance(model.parts[0], tw.Model)
     assert model.parts[0].kernels
     told = json.loads((tmp_path / "chain.so.json").read_text())
-    assert told["partition"]["parts"][1]["file"]["version"] == "1"
+    assert told["programs"][0]["partition"]["parts"][1]["file"]["version"] == "1"
 
 
 def test_equal_kernels_of_two_parts_and_weights(register: Register, tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_manifest_that_says_something_else(kept: Kept, tmp_path: Path, name: s
     path = written(tmp_path / "chain.so")
     place = path.with_name("chain.so.json")
     told = json.loads(place.read_text())
-    CHANGES[name](told["partition"])
+    CHANGES[name](told["programs"][0]["partition"])
     told.pop("digest")
     place.write_text(json.dumps(sealed(told)))
     with pytest.raises(ArtifactError):
@@ -349,9 +349,10 @@ def test_a_manifest_without_evidence(kept: Kept, tmp_path: Path, told: Any) -> N
     path = written(tmp_path / "chain.so")
     place = path.with_name("chain.so.json")
     manifest = json.loads(place.read_text())
+    provenance = manifest["programs"][0]["provenance"]
     if told == {"parts": []}:
-        told = manifest["evidence"] | {"parts": [], "transfers": []}
-    manifest["evidence"] = told
+        told = provenance["evidence"] | {"parts": [], "transfers": []}
+    provenance["evidence"] = told
     manifest.pop("digest")
     place.write_text(json.dumps(sealed(manifest)))
     with pytest.raises(ArtifactError):
@@ -375,10 +376,11 @@ def test_an_edited_manifest_is_refused_or_runs(kept: Kept, tmp_path: Path, seed:
     place = path.with_name("chain.so.json")
     told = json.loads(place.read_text())
     rng = np.random.default_rng(seed)
-    everywhere = [*places(told["partition"])]
+    stored = told["programs"][0]["partition"]
+    everywhere = [*places(stored)]
     for _ in range(int(rng.integers(1, 3))):
         *above, last = everywhere[int(rng.integers(len(everywhere)))]
-        part = told["partition"]
+        part = stored
         for key in above:
             part = part[key]
         others: list[Any] = (

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,16 @@ from tilewright.base.errors import ArgumentError, ArtifactError, KernelError
 from tilewright.base.files import File, read_some, replace_files
 from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
 from tilewright.runtime.artifact import (
-    Provenance,
+    ProgramContent,
     artifact_files,
-    description,
     manifest_path,
     parse_manifest,
     read_manifest,
 )
 from tilewright.runtime.cpu_runtime import check_machine
-from tilewright.runtime.header import c_header
+from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.host import HOST, cpu_flags
+from tilewright.runtime.manifest import Provenance, StoredSchedule, description
 from tilewright.runtime.signature import Packing
 from tilewright.target import CPUS, FEATURES, CpuTarget
 
@@ -46,6 +47,8 @@ from ..refusals import refused
 
 SIGNATURE = Signature("ilogb", (Argument("x", "float64", kind="scalar"),))
 ORIGIN = Origin("transfer", "abc123", "expected to take 8.9 ms", 0.125, "s0")
+PROVENANCE = Provenance(ORIGIN, {"ilogb": StoredSchedule(ORIGIN, "[]")})
+TOOLCHAIN = {"llvm": "22.1.0"}
 GENERIC = CpuTarget.named("x86-64", threads=1)
 
 
@@ -86,20 +89,31 @@ def describe(
     **changes: Any,
 ) -> None:
     """Write the header and the manifest of a library that has a description."""
-    provenance = Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"}, {})._replace(**changes)
+    toolchain = changes.pop("toolchain", TOOLCHAIN)
+    provenance = replace(PROVENANCE, **changes)
     code = File(path, path.read_bytes())
-    header = File(path.with_suffix(".h"), c_header(signature).encode())
-    _, *files = artifact_files(code, signature, target, {"openmp": openmp}, provenance, [header])
+    header = File(path.with_suffix(".h"), c_header(Declared(signature)).encode())
+    content = ProgramContent(signature, {"openmp": openmp}, provenance)
+    _, *files = artifact_files(code, target, toolchain, [content], header)
     replace_files(files)
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Change fields of the manifest, and its digest to that of what it says then."""
-    data = {**json.loads(manifest_path(path).read_text()), **changes}
+    """Change fields of the manifest, of its code or its program, whichever has them, and its digest
+    to that of what it says then."""
+    data = json.loads(manifest_path(path).read_text())
+    for name, value in changes.items():
+        next(place for place in places(data) if name in place)[name] = value
     covered = {key: value for key, value in data.items() if key != "digest"}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     data["digest"] = hashlib.sha256(text.encode()).hexdigest()
     manifest_path(path).write_text(json.dumps(data))
+
+
+def places(data: Any) -> list[Any]:
+    """The objects of a manifest that have different names."""
+    (program,) = data["programs"]
+    return [data, data["code"], program, program["needs"], program["provenance"]]
 
 
 @pytest.fixture(autouse=True)
@@ -115,20 +129,15 @@ def test_an_artifact_is_three_files(library: Path) -> None:
 
 def test_the_manifest_reads_back(library: Path) -> None:
     manifest = read_manifest(library)
-    assert manifest.signature == SIGNATURE
-    assert manifest.provenance == Provenance(ORIGIN, "s1", "m1", {"llvm": "22.1.0"})
+    assert manifest.program.signature == SIGNATURE
+    assert manifest.program.provenance == PROVENANCE
     assert manifest.target == GENERIC
-    assert manifest.size == library.stat().st_size
+    assert manifest.code.size == library.stat().st_size
 
 
-@pytest.mark.parametrize("name", ["abi", "size", "origin", "digest"])
-def test_fields_of_a_kind_may_not_have_names_of_the_others(library: Path, name: str) -> None:
-    manifest = replace(read_manifest(library), needs={"openmp": False, name: 1})
+def test_fields_of_a_kind_may_not_have_names_of_the_others() -> None:
     with pytest.raises(ArtifactError):
-        manifest.to_json()
-    if name == "abi":
-        with pytest.raises(ArtifactError):
-            description(SIGNATURE, GENERIC, GENERIC.features, manifest.needs)
+        description(SIGNATURE, GENERIC, GENERIC.features, {"openmp": False, "abi": 1})
 
 
 def test_a_loaded_module_runs(library: Path) -> None:
@@ -230,8 +239,8 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: manifest_path(p).write_text("[]"), "expected an object"),
     (lambda p: manifest_path(p).write_text(" " * (17 << 20)), "more than 16777216 bytes"),
     (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 16777216 bytes"),
-    (lambda p: edit(p, format=6), "format version 6 is newer than 5"),
-    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4 to 5"),
+    (lambda p: edit(p, format=7), "format version 7 is newer than 6"),
+    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4 to 6"),
     (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
     (lambda p: edit(p, abi=7), "abi version 7 is newer than 3"),
     (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 3"),
@@ -360,10 +369,10 @@ def test_what_a_call_depends_on_is_in_the_library_too(library: Path) -> None:
     text = manifest_path(library).read_text()
     tried = 0
     for part in ("abi", "signature", "target", "features", "openmp", "size", "sha256"):
-        changed = json.loads(text)[part]
+        changed = next(place for place in places(json.loads(text)) if part in place)[part]
         for path, value in [((), changed), *leaves(changed)]:
             for other in other_values(value):
-                data = {"all": json.loads(text)[part]}
+                data = {"all": deepcopy(changed)}
                 place: Any = data
                 *above, last = ("all", *path)
                 for key in above:
@@ -417,7 +426,7 @@ def test_the_description_of_another_kernel_is_shown(library: Path) -> None:
     other = Signature("ilogb", (Argument("y", "float64", kind="scalar"),))
     with pytest.raises(ArtifactError):
         describe(library, other)
-    assert read_manifest(library).signature == SIGNATURE
+    assert read_manifest(library).program.signature == SIGNATURE
 
 
 @pytest.mark.parametrize("field", [{"loss": float("nan")}, {"record_id": b"x"}])
@@ -430,7 +439,7 @@ def test_what_is_no_json_is_not_written(library: Path, field: dict[str, Any]) ->
 def test_a_manifest_that_is_too_large_is_not_written(library: Path) -> None:
     with pytest.raises(ArtifactError):
         write(library, toolchain={"llvm": "2" * (16 << 20)})
-    assert read_manifest(library).provenance.toolchain == {"llvm": "22.1.0"}
+    assert read_manifest(library).toolchain == {"llvm": "22.1.0"}
 
 
 # Files that are none
@@ -568,7 +577,7 @@ def test_tile_registers_that_the_system_withholds_are_missed(
 def test_what_could_not_be_read_back_is_not_written(library: Path) -> None:
     with pytest.raises(ArtifactError):
         write(library, signature=Signature("max value", ()))
-    assert read_manifest(library).signature == SIGNATURE
+    assert read_manifest(library).program.signature == SIGNATURE
 
 
 def test_unknown_flags_are_announced(library: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -638,11 +647,13 @@ int32_t add(const float *a, int32_t s, float *c, void *workspace) {
 
 
 def test_the_header_declares_the_kernel() -> None:
-    assert c_header(ADD) == HEADER
+    assert c_header(Declared(ADD)) == HEADER
 
 
 def defines(signature: Signature) -> list[str]:
-    return [line for line in c_header(signature).splitlines() if line.startswith("#define ")]
+    return [
+        line for line in c_header(Declared(signature)).splitlines() if line.startswith("#define ")
+    ]
 
 
 def test_names_that_differ_in_case_have_constants_of_their_own() -> None:

@@ -17,10 +17,11 @@ import pytest
 from tilewright.base.errors import ArgumentError, ArtifactError, TargetError
 from tilewright.base.files import File, replace_files
 from tilewright.runtime import Argument, Origin, Signature, cuda_pycuda, load, loader
-from tilewright.runtime.artifact import Provenance, artifact_files, description, manifest_path
+from tilewright.runtime.artifact import ProgramContent, artifact_files, manifest_path
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.runtime.cuda_launch import KernelLaunch, kernels_to_json
 from tilewright.runtime.cuda_memory import DeviceArray
+from tilewright.runtime.manifest import Provenance, description
 from tilewright.runtime.signature import Packing
 from tilewright.target import CudaTarget
 
@@ -34,7 +35,7 @@ SIGNATURE = Signature(
 )
 LAUNCH = KernelLaunch("twice_0", (1, 1, 1), (N, 1, 1), (0, 1, 2), 1024)
 ORIGIN = Origin("record", "abc123", "measured: 8.9 us", 0.125, "s0")
-PROVENANCE = Provenance(ORIGIN, "s1", "m1", {"nvcc": "13.0.88"})
+PROVENANCE = Provenance(ORIGIN)
 SM_90A = CudaTarget.named("sm_90a")
 
 
@@ -64,13 +65,15 @@ def write(
 ) -> Path:
     needs = {"kernels": [kernels_to_json([LAUNCH])] if lists is None else lists}
     code = File(path, IMAGE + description(signature, target, target.features, needs))
-    replace_files(artifact_files(code, signature, target, needs, PROVENANCE))
+    content = ProgramContent(signature, needs, PROVENANCE)
+    replace_files(artifact_files(code, target, {"nvcc": "13.0.88"}, [content]))
     return path
 
 
 def edit(path: Path, **changes: Any) -> Path:
-    """Change fields of the manifest, and its digest to that of what it says then."""
-    data = {**json.loads(manifest_path(path).read_text()), **changes}
+    """Change what the code needs as the manifest says, and its digest to that of what it says."""
+    data = json.loads(manifest_path(path).read_text())
+    data["programs"][0]["needs"].update(changes)
     covered = {key: value for key, value in data.items() if key != "digest"}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     data["digest"] = hashlib.sha256(text.encode()).hexdigest()

@@ -30,9 +30,10 @@ from tilewright.codegen.cuda.nvcc import compile_cubin, nvcc, resources_of, vers
 from tilewright.codegen.generator import Part, generator_for
 from tilewright.codegen.lower import lower
 from tilewright.runtime import cuda_driver, cuda_pycuda
-from tilewright.runtime.artifact import Provenance, read_artifact
+from tilewright.runtime.artifact import read_artifact
 from tilewright.runtime.cuda_driver import Driver, use_driver
 from tilewright.runtime.cuda_launch import KernelResources
+from tilewright.runtime.manifest import Provenance
 from tilewright.runtime.module import Origin
 from tilewright.target import CudaTarget
 from tilewright.tir.ir import Func
@@ -175,9 +176,9 @@ def test_strict_code_fuses_nothing(compiler: str) -> None:
 
 def test_artifacts_are_a_cubin_and_a_manifest(compiler: str, tmp_path: Path) -> None:
     generator = CudaGenerator()
-    provenance = Provenance(Origin("schedule"), None, None, {"nvcc": version()})
+    content = [(compiled(), Provenance(Origin("schedule")))]
     path = tmp_path / "matmul.cubin"
-    replace_files(generator.files(compiled(), path, provenance, intermediate=False))
+    replace_files(generator.files(content, path, {"nvcc": version()}, intermediate=False))
     manifest, code = read_artifact(path)
     assert code.startswith(compiled().image)
     assert str(manifest.target) == "cuda -arch=sm_90a"

@@ -1,0 +1,124 @@
+"""Programs for the files of one artifact: kernels and models, each with where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from ..base.errors import BuildError
+from ..codegen.compiled import Compiled
+from ..codegen.generator import generator_for
+from ..graph.ir import Graph
+from ..runtime.manifest import Provenance
+from ..runtime.signature import is_function_name
+from ..schedule import Schedule
+from ..tir.ir import Func
+from . import provenance
+from .build_model import compile_graph
+from .build_partition import compile_partition, divided
+from .build_program import Ways, compile_programs
+from .origins import together
+from .providers import Tilewright
+
+Buildable: TypeAlias = Func | Schedule | Graph
+
+
+def named_programs(
+    given: Buildable | Sequence[Buildable] | Mapping[str, Buildable],
+) -> list[Buildable]:
+    """Programs that are given alone, in a list, or by the names that they are to have.
+
+    Raises `BuildError` for none, for what is no list of programs, and for two of one name.
+    """
+    if isinstance(given, Mapping):
+        programs = [_renamed(program, name) for name, program in given.items()]
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        programs = [*given]
+    else:
+        return [given]
+    if not programs:
+        raise BuildError("expected one program or several, found none")
+    for program in programs:
+        if not isinstance(program, Buildable):
+            raise BuildError(
+                "expected programs (Func), schedules and graphs, found {0!r:.80}", program
+            )
+    names = [_name(program) for program in programs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BuildError(
+            "two programs are called {0}, and a library has one of each name", twice,
+            hint="name them: tw.build_library({'first': ..., 'second': ...}, ...), or on a command "
+            "line first=FILE.py:FUNCTION",
+            name=twice,
+        )  # fmt: skip
+    return programs
+
+
+def _name(program: Buildable) -> str:
+    return program.func.name if isinstance(program, Schedule) else program.name
+
+
+def _renamed(program: Any, name: object) -> Buildable:
+    if not isinstance(name, str) or not is_function_name(name):
+        raise BuildError("expected the name of a C function, found {0!r:.80}", name)
+    if isinstance(program, Schedule):
+        return Schedule(replace(program.func, name=name))
+    if not isinstance(program, Func | Graph):
+        raise BuildError(
+            "{0}: expected a program (Func), a Schedule or a Graph, found {1!r:.80}", name, program
+        )
+    return replace(program, name=name)
+
+
+def compiled_for_files(
+    programs: Sequence[Buildable],
+    ways: Ways,
+    own: Tilewright,
+    *,
+    object_file: bool,
+    shared: Mapping[str, Any],
+) -> list[tuple[Compiled, Provenance]]:
+    """The code of programs, in their order; graphs are `shared` among providers, of which `own` is
+    Tilewright's.
+
+    Raises what `tw.build_library` raises.
+    """
+    if len(programs) > 1 and not generator_for(ways.target).joins:
+        raise BuildError(
+            "a library of {0} programs is for processors, found {1}", len(programs), ways.target,
+            hint="write a file of each",
+        )  # fmt: skip
+    kernels = iter(_kernels([p for p in programs if not isinstance(p, Graph)], ways))
+    return [
+        _graph(program, ways, own, shared, object_file=object_file)
+        if isinstance(program, Graph)
+        else next(kernels)
+        for program in programs
+    ]
+
+
+def _kernels(
+    programs: Sequence[Func | Schedule], ways: Ways
+) -> Iterator[tuple[Compiled, Provenance]]:
+    for program, built in zip(programs, compile_programs(programs, ways, None), strict=True):
+        yield built.compiled, provenance.of_program(program, built, ways)
+
+
+def _graph(
+    graph: Graph, ways: Ways, own: Tilewright, shared: Mapping[str, Any], *, object_file: bool
+) -> tuple[Compiled, Provenance]:
+    found = divided(graph, own=own, **shared)
+    if all(part.provider is own for part in found.parts):
+        built = compile_graph(graph, ways.target, **own.options, profiled=not object_file)
+        told = built.evidence()
+        return built.compiled, provenance.of_graph(graph, built.origin, built.choices, told, ways)
+    if object_file:
+        raise BuildError(
+            "{0}: parts that other providers run are no object code", graph.name,
+            hint="write a library, without object_file (--object)",
+        )  # fmt: skip
+    parts = compile_partition(found, ways.target, own)
+    origin = together(choice.origin for choice in parts.choices.values())
+    return parts.compiled, provenance.of_graph(graph, origin, parts.choices, parts.evidence, ways)

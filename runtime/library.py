@@ -1,0 +1,157 @@
+"""`LoadedLibrary`, the programs of an artifact by name, and how each of them is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..base.display import html
+from ..base.errors import ArgumentError, ArtifactError, similar
+from ..base.hints import Hinted
+from ..base.process import InProcess
+from ..base.text import count, in_lines
+from ..target import Target
+from .evidence import Evidence
+from .manifest import Manifest, StoredProgram
+from .model import Model
+from .module import Module
+from .partitioned import PartitionedModel
+from .profile import Instrumented, signatures
+from .stored_partition import load_partition
+from .target_runtime import TargetRuntime
+from .weights_file import Array
+
+Loaded: TypeAlias = "Module | Model | PartitionedModel"
+"""A program of an artifact: kernels are modules."""
+
+
+@dataclass(frozen=True)
+class ArtifactContent:
+    """What was read of an artifact: its manifest, its code, its weights, and by the names of
+    programs the parts that other providers run."""
+
+    manifest: Manifest
+    code: bytes
+    weights: Array | None
+    parts: Mapping[str, Mapping[int, bytes]]
+
+
+class LoadedLibrary(
+    InProcess,
+    Hinted,
+    error=ArtifactError,
+    instead='in each process take tw.load("ops.so")',
+):
+    """The programs of an artifact that has several, by name: `ops["matmul"](a, b, c)`.
+
+    Kernels are `Module`s and models `Model`s, as they are where each is loaded from an artifact of
+    its own. Iteration is over names, in the order of the build.
+    """
+
+    def __init__(self, programs: Mapping[str, Loaded], target: Target) -> None:
+        self.programs = dict(programs)
+        self.target = target
+
+    def __getitem__(self, name: str) -> Loaded:
+        """The program of that name. Raises `ArgumentError`."""
+        found = self.programs.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise ArgumentError(
+                "there is no program {0!r:.80}; the library has {1}", name, ", ".join(self),
+                hint=similar(str(name), [*self]),
+            )  # fmt: skip
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in [*self.programs]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.programs)
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    _repr_html_ = html
+
+    def __repr__(self) -> str:
+        words = [f"{name}," for name in self]
+        return in_lines(
+            [f"<LoadedLibrary of {count(len(self), 'program')}:", *words, f"for {self.target}>"]
+        )
+
+
+def opened(
+    content: ArtifactContent, path: Path, runtime: TargetRuntime, *, trust_indices: bool = False
+) -> dict[str, Loaded]:
+    """The programs of an artifact by name; `path` is that of its code, for errors.
+
+    Raises `ArtifactError` where this machine does not run the code, and `ProviderError` for a part
+    whose provider does not load it.
+    """
+    with _numpy_dtypes(path):
+        return {
+            program.name: _opened(content, program, path, runtime, trust_indices=trust_indices)
+            for program in content.manifest.programs
+        }
+
+
+def _opened(
+    content: ArtifactContent,
+    program: StoredProgram,
+    path: Path,
+    runtime: TargetRuntime,
+    *,
+    trust_indices: bool,
+) -> Loaded:
+    manifest, code, held = content.manifest, content.code, program.weights
+    if held is None:
+        return runtime.load(manifest, program, code, path, trust_indices=trust_indices)
+    if content.weights is None:
+        weights = np.empty(0, np.uint8)
+    else:
+        weights = content.weights[held.offset : held.offset + held.size]
+    if program.partition is not None:
+        parts = content.parts[program.name]
+        return load_partition(manifest, program, code, weights, parts, path, runtime)
+    told = program.provenance.evidence
+    evidence = None if told is None else partial(Evidence.from_json, told)
+
+    def instrumented() -> Instrumented:
+        own = signatures(program.signature, program.needs["profiled"])
+        wanted = [replace(program, signature=signature) for signature in own]
+        timed, empty = (runtime.load(manifest, p, code, path, trust_indices=False) for p in wanted)
+        return Instrumented(timed, empty)
+
+    return Model(
+        runtime.load(manifest, program, code, path, trust_indices=False),
+        weights,
+        program.provenance.kernels,
+        evidence,
+        instrumented if "profiled" in program.needs else None,
+        program.guards,
+    )
+
+
+@contextmanager
+def _numpy_dtypes(path: Path) -> Iterator[None]:
+    """Raise `ArtifactError` where numpy lacks a dtype of arguments."""
+    try:
+        yield
+    except ImportError as error:
+        raise ArtifactError(
+            "{0} has arrays of dtypes that numpy alone lacks: {1}", path, error,
+            hint="pip install ml_dtypes",
+        ) from error  # fmt: skip
+
+
+def only(programs: Mapping[str, Loaded], target: Target) -> Any:
+    """The program where it is the only one, else the library of all."""
+    if len(programs) == 1:
+        return next(iter(programs.values()))
+    return LoadedLibrary(programs, target)
