@@ -59,6 +59,14 @@ ProgramsOrModels = Annotated[
         "these.",
     ),
 ]
+NamedSources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[NAME=]FILE.py:FUNCTION[:KERNEL]|[NAME=]MODEL.onnx[:KERNEL]...",
+        help="Functions that make programs or graphs (runs the files), or models, or kernels of "
+        "these, and the names that they are to have.",
+    ),
+]
 Parameters = Annotated[
     list[str] | None,
     typer.Option(

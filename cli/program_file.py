@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
@@ -34,6 +34,14 @@ class Options:
     """What a program is built for: its kernels depend on it."""
     foreign: bool = False
     """Nodes of a model without a kernel are kept in the graph, for other providers."""
+    taken: set[str] | None = None
+    """Of several programs each takes the parameters that it has: those that were, by name."""
+
+    def of(self, source: str) -> Options:
+        """Those of one of several sources: a model has no parameters, and a function no shapes."""
+        if source.endswith(".onnx") or ".onnx:" in source:
+            return replace(self, parameters=None)
+        return replace(self, shape=None, constant=None)
 
     @property
     def words(self) -> list[str]:
@@ -61,6 +69,39 @@ def load_buildable(name: str, options: Options) -> Func | Graph:
     if isinstance(made, list):
         raise typer.BadParameter(f"{name} gives schedules, expected a program (Func) or a Graph")
     return made
+
+
+def load_all(sources: Sequence[str], options: Options) -> dict[str, Func | Graph]:
+    """Returns the programs and graphs that sources stand for, by their names.
+
+    `NAME=SOURCE` has another name than its own. Options are those of all, and each takes those that
+    it has. Raises `typer.BadParameter` for two of one name, and for an option that none has.
+    """
+    found: dict[str, Func | Graph] = {}
+    several = replace(options, taken=set())
+    for source in sources:
+        named = _NAMED.fullmatch(source)
+        name, place = (None, source) if named is None else (named["name"], named["of"])
+        own = options if len(sources) == 1 else several.of(place)
+        made = load_buildable(place, own)
+        name = made.name if name is None else name
+        if name in found:
+            raise typer.BadParameter(
+                f"two programs are called {name!r}; give one another name: {name}_2={place}"
+            )
+        found[name] = made
+    if len(sources) > 1:
+        models = [source for source in sources if ".onnx" in source]
+        given = (
+            ("-p", several.parameters, several.taken),
+            ("--shape", options.shape, models),
+            ("--constant", options.constant, models),
+        )
+        for flag, texts, takers in given:
+            for text in texts or ():
+                if not takers or (flag == "-p" and text.partition("=")[0] not in takers):
+                    raise typer.BadParameter(f"{flag} {text}: no program takes it")
+    return found
 
 
 def load_graph(name: str, options: Options, told: Summary | None = None) -> Graph:
@@ -99,7 +140,7 @@ def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
         return _imported(name, options)
     if options.shape or options.constant:
         raise typer.BadParameter(f"--shape and --constant are of models (.onnx), found {name!r}")
-    made = _made(name, options.parameters or ())
+    made = _made(name, options.parameters or (), options.taken)
     schedules = [made] if isinstance(made, Schedule) else made
     if isinstance(schedules, list) and schedules and isinstance(schedules[0], Schedule):
         return schedules
@@ -115,6 +156,7 @@ def load_tunable(name: str, options: Options) -> Func | Graph | list[Schedule]:
     return made
 
 
+_NAMED = re.compile(r"(?P<name>[A-Za-z]\w*)=(?P<of>.+)")
 _KERNEL = re.compile(r"(?P<of>.+\.onnx|.+\.py:\w+):(?P<name>\w+)")
 
 
@@ -130,12 +172,13 @@ def _kernel(made: Func | Graph, name: str, target: str) -> Func:
     return named[name]
 
 
-def _made(name: str, parameters: Iterable[str]) -> Any:
+def _made(name: str, parameters: Iterable[str], taken: set[str] | None = None) -> Any:
     """Returns what the function of `FILE.py:FUNCTION` returns.
 
     The file is run like an imported Python module, and can import its neighbours. `parameters` are
     texts such as `n=512`, converted by the annotations of the function: int, float, bool, str, a
-    union of them (with None), a `Literal`. Raises `typer.BadParameter`, a wrong usage, for anything
+    union of them (with None), a `Literal`. With `taken` it takes those that it has, which are added
+    there. Raises `typer.BadParameter`, a wrong usage, for anything
     that does not fit; errors of the file itself are passed on.
     """
     file, _, function = name.rpartition(":")
@@ -156,7 +199,7 @@ def _made(name: str, parameters: Iterable[str]) -> Any:
         raise typer.BadParameter(
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
-    return maker(**_arguments(maker, name, parameters))
+    return maker(**_arguments(maker, name, parameters, taken))
 
 
 def _run(file: Path) -> ModuleType:
@@ -177,13 +220,17 @@ def _is_made_by(value: object, module: ModuleType) -> bool:
     return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
-def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> dict[str, Any]:
+def _arguments(
+    maker: Callable[..., Any], name: str, texts: Iterable[str], taken: set[str] | None
+) -> dict[str, Any]:
     known = inspect.signature(maker, eval_str=True).parameters
     arguments: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"expected NAME=VALUE, found {text!r}")
+        if key not in known and taken is not None:
+            continue
         if key not in known:
             listed = ", ".join(known) or "none"
             raise typer.BadParameter(f"{text}: {name} has no parameter {key!r}; it has {listed}")
@@ -193,6 +240,8 @@ def _arguments(maker: Callable[..., Any], name: str, texts: Iterable[str]) -> di
             arguments[key] = _value(value, _kind(known[key]))
         except ValueError as error:
             raise typer.BadParameter(f"{text}: {error}") from None
+    if taken is not None:
+        taken.update(arguments)
     missing = [n for n, p in known.items() if p.default is p.empty and n not in arguments]
     if missing:
         raise typer.BadParameter(f"{name} needs a value for {', '.join(missing)}")

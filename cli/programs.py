@@ -26,14 +26,14 @@ from .graph_options import (
 from .options import (
     AsJson,
     Database,
+    NamedSources,
     Parameters,
-    ProgramOrModel,
     ProgramsOrModels,
     TargetText,
     Tolerance,
     open_database,
 )
-from .program_file import Options, load_buildable, load_tunable
+from .program_file import Options, load_all, load_tunable
 from .report import print_json, print_kernels, print_results, tune_row
 from .table import print_facts, print_text
 
@@ -186,7 +186,7 @@ def kernels_of(
 
 
 def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
-    program: ProgramOrModel,
+    programs: NamedSources,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The file to write, such as matmul.so.")
     ],
@@ -216,22 +216,24 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     never: Never = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile one kernel, or a model, to a library; measure nothing.
+    """Compile kernels and models to one library; measure nothing.
 
-    Writes the shared library, its manifest (.json), a C header (.h), and of a model its weights
-    (.weights) and the parts that other providers run (.part1); or an object file, of a model an
-    archive of them, and the header; for GPUs machine code (.cubin) and its manifest. Schedules are
-    the best recorded ones, else of other sizes, else predictions.
+    Writes the shared library, its manifest (.json), a C header (.h), and of models their weights
+    (.weights) and the parts that other providers run (.part1); or an object file, of a model or
+    several programs an archive of them, and the header; for GPUs machine code (.cubin) and its
+    manifest. Schedules are the best recorded ones, else of other sizes, else predictions. Of
+    several programs each has a name: its own, or that of NAME=FILE.py:FUNCTION.
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
+    from ..graph.ir import Graph
 
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, target, foreign=bool(shared))
-    made = load_buildable(program, options)
+    made = load_all(programs, options)
     with nullcontext() if db is None else open_database(db) as database:
         library = build_library(
-            made,
+            made if len(made) > 1 or "=" in programs[0] else next(iter(made.values())),
             output,
             target,
             database,
@@ -241,13 +243,16 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             object_file=object_file,
             **shared,
         )
-    if database is not None and library.origin.kind != "record":
-        origin = library.origin
-        told = f"{made.name}, this is the {origin.kind} schedule"
-        if library.kernels:
-            told = f"all kernels of {made.name} ({origin.detail})"
+    for source, name, origin in zip(programs, made, library.programs.values(), strict=True):
+        if database is None or origin.kind == "record":
+            continue
+        told = f"{name}, this is the {origin.kind} schedule"
+        if isinstance(made[name], Graph) or (library.kernels and len(made) == 1):
+            told = f"all kernels of {name} ({origin.detail})"
         named = masked_url(str(db))
-        words = ["tilewright", "db", "explain", program, *options.words, "--db", named]
+        program = source.removeprefix(f"{name}=")
+        words = options.words if len(programs) == 1 else options.of(program).words
+        words = ["tilewright", "db", "explain", program, *words, "--db", named]
         words += [] if target == "cpu" else ["--target", target]
         words += [] if tolerance is None else ["--tolerance", str(tolerance)]
         words += words_of(shared)
@@ -258,14 +263,19 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     if as_json:
         from dataclasses import asdict
 
-        files = [str(path) for path in library.files]
         print_json(
-            {"files": files, "target": str(library.target), "origin": asdict(library.origin)}
+            {
+                "files": [str(path) for path in library.files],
+                "target": str(library.target),
+                "origin": asdict(library.origin),
+                "programs": {name: asdict(origin) for name, origin in library.programs.items()},
+            }
         )
         return
     for path in library.files:
         typer.echo(path)
-    print_text(f"{made.name} for {library.target}, from {library.origin}")
+    for name, origin in zip(made, library.programs.values(), strict=True):
+        print_text(f"{name} for {library.target}, from {origin}")
 
 
 def target(

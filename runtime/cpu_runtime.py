@@ -64,7 +64,7 @@ class CpuRuntime(TargetRuntime):
         """Open exactly the bytes that were checked; they stay loaded until the process ends."""
         check_machine(manifest, cpu_flags())
         parallel, signature = program.needs["openmp"], program.signature
-        if parallel and openmp.load() is None:
+        if any(p.needs["openmp"] for p in manifest.programs) and openmp.load() is None:
             raise ArtifactError(
                 "{0} runs in parallel and there is no OpenMP runtime on this machine",
                 path,
