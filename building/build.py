@@ -247,6 +247,9 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     does not have the graph. `load` asks for the same provider, of the same version or, of
     onnxruntime and OpenVINO, a later one.
 
+    Programs that this machine runs are called once, with random inputs, and the manifest keeps
+    what they computed: `tilewright.verify(path)` compares with it anywhere.
+
     All files are written or none: after a failure, the old ones are still there.
 
     Raises what `build` raises, `UnsupportedError` for a part whose provider cannot store it, and
@@ -257,6 +260,7 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for
     from ..graph.ir import Graph
+    from ..runtime.verification import with_fixtures
     from .build_program import Ways
     from .library import compiled_for_files, named_programs
     from .origins import together
@@ -280,6 +284,8 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     )  # fmt: skip
     versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
     new = generator.files(made, path, versions, intermediate=object_file)
+    if not object_file:
+        new = with_fixtures(new)
     try:
         replace_files(new)
     except OSError as error:

@@ -87,9 +87,14 @@ class LoadedLibrary(
 
 
 def opened(
-    content: ArtifactContent, path: Path, runtime: TargetRuntime, *, trust_indices: bool = False
+    content: ArtifactContent,
+    path: Path,
+    runtime: TargetRuntime,
+    *,
+    trust_indices: bool = False,
+    only: str | None = None,
 ) -> dict[str, Loaded]:
-    """The programs of an artifact by name; `path` is that of its code, for errors.
+    """The programs of an artifact by name, or that of one name; `path` is of its code, for errors.
 
     Raises `ArtifactError` where this machine does not run the code, and `ProviderError` for a part
     whose provider does not load it.
@@ -98,6 +103,7 @@ def opened(
         return {
             program.name: _opened(content, program, path, runtime, trust_indices=trust_indices)
             for program in content.manifest.programs
+            if only in (None, program.name)
         }
 
 
@@ -150,7 +156,7 @@ def _numpy_dtypes(path: Path) -> Iterator[None]:
         ) from error  # fmt: skip
 
 
-def only(programs: Mapping[str, Loaded], target: Target) -> Any:
+def whole(programs: Mapping[str, Loaded], target: Target) -> Any:
     """The program where it is the only one, else the library of all."""
     if len(programs) == 1:
         return next(iter(programs.values()))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base.errors import ArgumentError, ArtifactError
 from .artifact import part_place, read_artifact
-from .library import ArtifactContent, only, opened
+from .library import ArtifactContent, opened, whole
 from .stored_partition import check_allowed, part_path
 from .target_runtime import runtime_for
 from .weights_file import map_weights, weights_path
@@ -61,7 +61,7 @@ def load(
     place = Path(path).absolute()
     if isinstance(never, str) or not all(isinstance(name, str) for name in never):
         raise ArgumentError("never: expected names of providers, found {0!r:.80}", never)
-    content = _read(place, never)
+    content = read_content(place, never)
     manifest = content.manifest
     runtime = runtime_for(manifest.target)
     if device is not None:
@@ -74,10 +74,10 @@ def load(
             "trust_indices: the code of a model ({0}) compares its indices, found {1!r}",
             models[0], trust_indices, hint="leave it out",
         )  # fmt: skip
-    return only(opened(content, place, runtime, trust_indices=trust_indices), manifest.target)
+    return whole(opened(content, place, runtime, trust_indices=trust_indices), manifest.target)
 
 
-def _read(path: Path, never: Collection[str]) -> ArtifactContent:
+def read_content(path: Path, never: Collection[str]) -> ArtifactContent:
     """Read the artifact; retry once if the files do not match, since they may be being replaced."""
     with suppress(ArtifactError):
         return _read_once(path, never)

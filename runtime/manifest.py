@@ -16,6 +16,7 @@ from ..base.checked_json import Such, between, canonical_json, read, require_dig
 from ..base.errors import ArtifactError, TargetError
 from ..target import Target, registered_kinds
 from .evidence import Natural
+from .fixture import Fixture
 from .guards import Guard, check_guards
 from .module import Origin
 from .signature import ABI_VERSION, WORKSPACE_ALIGNMENT, Signature
@@ -113,7 +114,8 @@ class StoredProgram:
     `needs` are the facts that the runtime of its kind of target asks for: that of processors
     whether the code calls `openmp`. Models have `weights`, which are their last argument if there
     are any, and `guards` of their indices. The signature of one that has a `partition` is that of a
-    function that does nothing: its parts have their own.
+    function that does nothing: its parts have their own. Where there is no `fixture`, `no_fixture`
+    says why.
     """
 
     signature: Signature
@@ -122,6 +124,8 @@ class StoredProgram:
     weights: WeightsSlice | None = None
     guards: tuple[Guard, ...] = ()
     partition: StoredPartition | None = None
+    fixture: Fixture | None = None
+    no_fixture: str | None = None
 
     @property
     def name(self) -> str:

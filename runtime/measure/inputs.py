@@ -8,7 +8,8 @@ they will see, and lie between guards that show stray writes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,13 +24,30 @@ _SCALARS = {"float": 0.75, "int": 3, "uint": 3, "bool": True}
 Array = np.ndarray[Any, Any]
 
 
+class Random(Protocol):
+    """What is asked of a generator of random numbers, numpy's for instance."""
+
+    def random(self, count: int, dtype: Any, /) -> Array: ...
+
+    def integers(self, low: int, high: int, count: int, dtype: Any = ..., /) -> Array: ...
+
+
 class Arguments:
     """The arguments of one workload: `values` in order, arrays in `memory` and numbers.
 
-    Floats are all `positive` where the program needs that.
+    Floats are all `positive` where the program needs that. `draw` makes the generator of an
+    argument, of the seed and the argument's number.
     """
 
-    def __init__(self, signature: Signature, seed: int, memory: Memory, *, positive: bool) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        seed: int,
+        memory: Memory,
+        *,
+        positive: bool,
+        draw: Callable[[Sequence[int]], Random] = np.random.default_rng,
+    ) -> None:
         self.signature = signature
         self.memory = memory
         self._positive = positive
@@ -38,7 +56,7 @@ class Arguments:
         self._initial: dict[int, Array] = {}
         self.values: list[Any] = []
         for number, argument in enumerate(signature.arguments):
-            rng = np.random.default_rng([seed, number])
+            rng = draw([seed, number])
             if argument.kind == "scalar":
                 self.values.append(_SCALARS[dtypes.info(argument.dtype).kind])
                 continue
@@ -109,7 +127,7 @@ class Arguments:
         )  # fmt: skip
 
 
-def random_array(argument: Argument, rng: np.random.Generator, *, positive: bool) -> Array:
+def random_array(argument: Argument, rng: Random, *, positive: bool) -> Array:
     """Random data for an argument, compact."""
     facts, count = dtypes.info(argument.dtype), argument.size
     values: Array
