@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .runtime import Module, load
     from .runtime.model import Model
     from .runtime.partitioned import PartitionedModel
+    from .runtime.verification import verify
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
     from .schedule.require import require
@@ -138,6 +139,7 @@ __all__ = [
     "torch_report",
     "tune",
     "tuning_db",
+    "verify",
 ]
 
 _MODULES = {
@@ -188,6 +190,7 @@ _HOMES = {
     "sketch_rule": ".autotune.rules.user_rules",
     "torch_report": ".torch_backend.report",
     "tune": ".autotune.tune",
+    "verify": ".runtime.verification",
 }
 
 

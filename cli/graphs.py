@@ -11,6 +11,7 @@ import typer
 
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, format_si
+from .artifacts import inspect_library
 from .graph_options import (
     PROVIDERS,
     Constants,
@@ -68,11 +69,11 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
 
     Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
-    model that was built, what became of it.
+    library that was built, its manifest: programs, schedules, and what became of models.
     """
     sources = ("param", "shape", "constant", "text", "after", "diff", "partition")
     if is_built(model, context, *sources):
-        _inspect_library(model, as_json=as_json)
+        inspect_library(model, as_json=as_json)
         return
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, foreign=partition)
@@ -145,15 +146,6 @@ def evidence_of(path: Path) -> Evidence | PartitionEvidence:
     if told is None:
         raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
     return evidence_from(told)
-
-
-def _inspect_library(path: Path, *, as_json: bool) -> None:
-    """Show the evidence of a model that was built."""
-    found = evidence_of(path)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        print_evidence(found)
 
 
 def _inspect_partition(graph: Graph, shared: dict[str, Any], *, as_json: bool) -> None:

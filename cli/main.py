@@ -24,6 +24,7 @@ from ..base.errors import TilewrightError
 from ..base.text import masked
 from ..target import registered_kinds
 from . import (
+    artifacts,
     checking,
     database,
     graphs,
@@ -78,6 +79,7 @@ app.command()(showing.show)
 app.command()(checking.check)
 app.command()(graphs.inspect)
 app.command()(running.run)
+app.command()(artifacts.verify)
 app.command()(release.evidence)
 app.command()(pages.report)
 app.command()(pages.watch)

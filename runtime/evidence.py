@@ -146,9 +146,9 @@ class Evidence(Hinted):
     """What is known of a model that was built: everything that was decided, with figures.
 
     `sources` are the nodes of the file, `rewrites` says how often each one was applied, and `nodes`
-    are those of the graph after that. `seconds` are those of the
-    build by stage. All nodes are kernels or views: what runs elsewhere, and why, is in the
-    `PartitionEvidence` of a model that several providers run.
+    are those of the graph after that. `seconds` are those of the build by stage, which artifacts
+    leave out: equal builds have equal bytes. All nodes are kernels or views: what runs elsewhere,
+    and why, is in the `PartitionEvidence` of a model that several providers run.
     """
 
     version: Literal[2]
@@ -233,7 +233,7 @@ class Evidence(Hinted):
             "arena": f"{format_bytes(memory.arena_bytes)}, {format_bytes(memory.live_bytes)} live",
             "weights": f"{format_bytes(memory.weights_bytes)}{packed}",
             "copied": printable(", ".join(memory.copied)) or "nothing",
-            "build": f"{sum(self.seconds.values()):.2f} s: {build}",
+            **({"build": f"{sum(self.seconds.values()):.2f} s: {build}"} if build else {}),
         }
 
     def _schedules(self) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -52,14 +52,25 @@ _Seconds = Annotated[
 
 
 def build_from(data: object) -> Build:
-    """The build of JSON: of evidence, or of what `tilewright run --evidence --json` prints.
+    """The build of JSON: of evidence, of the manifest of one model, or of what `tilewright run
+    --evidence --json` prints.
 
     Raises `ModelError` for anything else.
     """
+    if isinstance(data, dict) and isinstance(programs := data.get("programs"), list):
+        if len(programs) != 1:
+            raise ModelError("the manifest of {0} programs, expected one model", len(programs))
+        data = read(_Program, {"provenance": programs[0].get("provenance")}, "manifest", ModelError)
+        return Build(evidence_from(data.provenance.get("evidence")))
     if isinstance(data, dict) and "evidence" in data:
         samples = read(_Times, {"samples": data.get("samples")}, "times", ModelError).samples
         return Build(evidence_from(data["evidence"]), samples or ())
     return Build(evidence_from(data))
+
+
+@dataclass(frozen=True)
+class _Program:
+    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

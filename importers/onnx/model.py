@@ -8,15 +8,19 @@ folds as it is translated.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...base import dtypes
 from ...base.errors import ModelError, TilewrightError, UnsupportedError, similar
+from ...base.files import open_regular
 from ...graph.ir import Graph, Source, TensorType, Value
 from ...graph.passes import integers
 from ..translation import Translation, UntranslatedError
@@ -58,9 +62,24 @@ def import_onnx(
     read = loaded(model)
     try:
         importer = _Importer(read, dict(shapes or {}), dict(constants or {}), foreign=foreign)
-        return importer.translated()
+        return replace(importer.translated(), importer=_facts(model, read))
     except (onnx_ir.passes.PassError, OSError) as error:
         raise ModelError("the model cannot be read: {0}", error) from error
+
+
+def _facts(model: Any, read: Any) -> dict[str, str]:
+    """What is known of a model's file, for artifacts that are built of it."""
+    facts = {
+        "importer": "onnx",
+        "opset": str(versions(read)[""]),
+        "producer": " ".join(filter(None, (read.producer_name, read.producer_version))),
+    }
+    if isinstance(model, bytes):
+        facts["sha256"] = hashlib.sha256(model).hexdigest()
+    elif isinstance(model, str | os.PathLike):
+        with open_regular(Path(model), ModelError) as (file, _):
+            facts["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return {name: text for name, text in facts.items() if text}
 
 
 def inlined(model: Any) -> Any:

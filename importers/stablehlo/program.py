@@ -41,16 +41,18 @@ def import_stablehlo(program: Any, name: str = "") -> Graph:
         raise ModelError("jax is not installed", hint="pip install 'tilewright[jax]'") from error
     from . import operators  # noqa: F401  # registers all
 
+    facts = {"importer": "stablehlo", "jax": jax.__version__}
     if isinstance(program, jax.export.Exported):
         module = parsed(program.mlir_module_serialized)
-        return _Program(module, name or program.fun_name).translated(_Exported(program))
+        graph = _Program(module, name or program.fun_name).translated(_Exported(program))
+        return replace(graph, importer=facts)
     if not isinstance(program, str | bytes | bytearray):
         raise ModelError(
             "expected a program of jax.export, or text or bytecode of StableHLO, found {0}",
             type(program).__name__,
             hint="jax.export.export(jax.jit(f))(*args) makes one of a function",
         )
-    return _Program(parsed(program), name).translated(None)
+    return replace(_Program(parsed(program), name).translated(None), importer=facts)
 
 
 class _Exported:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...base.errors import ModelError
@@ -49,7 +50,8 @@ def import_torch(program: Any, name: str = "") -> Graph:
         )  # fmt: skip
     from . import operators  # noqa: F401  # registers all
 
-    return translated(_decomposed(program), name)
+    graph = translated(_decomposed(program), name)
+    return replace(graph, importer={"importer": "torch", "torch": torch.__version__})
 
 
 def import_module(module: Any, inputs: Any, name: str = "") -> Graph:
