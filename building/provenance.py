@@ -46,21 +46,33 @@ def of_graph(
         origin,
         stored_schedules(choices, ways),
         ProgramSource("graph", graph.digest, graph.importer, dict(graph.rewrites())),
-        untimed(told).to_json(),
+        steady(told).to_json(),
     )
 
 
-def untimed(told: Evidence | PartitionEvidence) -> Evidence | PartitionEvidence:
-    """The evidence without the seconds of the build: equal builds have equal manifests."""
+def steady(told: Evidence | PartitionEvidence) -> Evidence | PartitionEvidence:
+    """The evidence without what differs from build to build, so that equal builds have equal bytes:
+    the seconds of the build, and what is predicted by the measured rates of a machine."""
     from ..runtime.evidence import Evidence
 
     if isinstance(told, Evidence):
-        return replace(told, seconds={})
+        return _steady(told)
     parts = (
-        part if part.kernels is None else replace(part, kernels=replace(part.kernels, seconds={}))
+        part if part.kernels is None else replace(part, kernels=_steady(part.kernels))
         for part in told.parts
     )
     return replace(told, parts=tuple(parts))
+
+
+def _steady(told: Evidence) -> Evidence:
+    kernels = tuple(
+        replace(
+            kernel, least_seconds=None, bound=None,
+            seconds=kernel.seconds if kernel.schedule == "record" else None,
+        )
+        for kernel in told.kernels
+    )  # fmt: skip
+    return replace(told, seconds={}, kernels=kernels)
 
 
 def stored_schedules(choices: Mapping[str, Choice], ways: Ways) -> dict[str, StoredSchedule]:

@@ -146,9 +146,10 @@ class Evidence(Hinted):
     """What is known of a model that was built: everything that was decided, with figures.
 
     `sources` are the nodes of the file, `rewrites` says how often each one was applied, and `nodes`
-    are those of the graph after that. `seconds` are those of the build by stage, which artifacts
-    leave out: equal builds have equal bytes. All nodes are kernels or views: what runs elsewhere,
-    and why, is in the `PartitionEvidence` of a model that several providers run.
+    are those of the graph after that. `seconds` are those of the build by stage. Artifacts
+    have none, and no predicted times of kernels: equal builds have equal bytes. All nodes are
+    kernels or views: what runs elsewhere, and why, is in the `PartitionEvidence` of a model that
+    several providers run.
     """
 
     version: Literal[2]

@@ -104,7 +104,7 @@ def _checks(path: Path, *, run: bool) -> Iterator[Check]:
     try:
         content = read_content(path, ())
     except TilewrightError as error:
-        yield Check("files", "", "wrong", _sentence(error))
+        yield Check("files", "", "wrong", error.first_line)
         return
     manifest = content.manifest
     yield Check("files", "", "right", _told(manifest))
@@ -126,7 +126,7 @@ def _header(path: Path, expected: StoredFile) -> Check:
     except FileNotFoundError:
         return Check("header", "", "not checked", f"there is no {path.name}")
     except TilewrightError as error:
-        return Check("header", "", "wrong", _sentence(error))
+        return Check("header", "", "wrong", error.first_line)
     found = StoredFile.of(content) if size == expected.size else replace(expected, size=size)
     if found == expected:
         return Check("header", "", "right")
@@ -138,7 +138,7 @@ def _program(content: ArtifactContent, program: StoredProgram, path: Path) -> It
     try:
         loaded = _opened(content, program, path)
     except TilewrightError as error:
-        yield Check("machine", program.name, "does not run here", _sentence(error))
+        yield Check("machine", program.name, "does not run here", error.first_line)
         return
     yield Check("machine", program.name, "right")
     if program.fixture is None:
@@ -148,7 +148,7 @@ def _program(content: ArtifactContent, program: StoredProgram, path: Path) -> It
     try:
         wrong = mismatches(loaded, program.guards, program.fixture)
     except TilewrightError as error:
-        wrong = [_sentence(error)]
+        wrong = [error.first_line]
     yield Check("fixture", program.name, "wrong" if wrong else "right", "; ".join(wrong))
 
 
@@ -180,12 +180,7 @@ def _recorded(content: ArtifactContent, program: StoredProgram, path: Path) -> S
         loaded = _opened(content, program, path)
         return replace(program, fixture=recorded(loaded, program.guards))
     except TilewrightError as error:
-        return replace(program, no_fixture=_sentence(error))
-
-
-def _sentence(error: TilewrightError) -> str:
-    """What an error says, without its hint."""
-    return str(error).partition("\n")[0][:500]
+        return replace(program, no_fixture=error.first_line)
 
 
 def _opened(content: ArtifactContent, program: StoredProgram, path: Path) -> Loaded:

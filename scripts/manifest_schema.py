@@ -47,7 +47,7 @@ def render() -> str:
 
 
 def _schema(annotation: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what `checked_json.read` takes for an annotation; classes are put to `known`."""
+    """The schema of what `checked_json.read` takes for an annotation; classes go to `known`."""
     kind, parts = get_origin(annotation), get_args(annotation)
     if annotation in _PLAIN:
         return dict(_PLAIN[annotation])

@@ -1,0 +1,411 @@
+"""Libraries of several programs, kernels and models: built, loaded, verified, damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import ops, te
+from tilewright.base.checked_json import sealed
+from tilewright.runtime import loader
+from tilewright.runtime.artifact import manifest_path, read_manifest
+from tilewright.runtime.fixture import SteadyRandom
+from tilewright.runtime.library import LoadedLibrary
+
+from .graph.test_shipping import layers, x_of
+from .refusals import refused
+from .test_artifact_files import added, adds, contents
+
+SERIAL = "cpu -threads=1"
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT: Any = {"allow": ("default",)}
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("cc", "gcc", "clang", "ld")), reason="no linker here"
+)
+
+
+def programs() -> dict[str, Any]:
+    """A kernel that packs its operand, one that is scheduled, and two models of equal weights."""
+    return {
+        "weighted": ops.matmul_func(16, 48, 32, constant_b=True),
+        "adds": adds(3),
+        "few": layers(rows=2),
+        "many": layers(rows=4),
+        "other": layers(seed=1),
+    }
+
+
+def build(folder: Path) -> Path:
+    return tw.build_library(programs(), folder / "ops.so", SERIAL, **DEFAULT).files[0]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def library(kept: Path, tmp_path: Path) -> Path:
+    """The files of a library, to be damaged."""
+    for file in kept.parent.iterdir():
+        shutil.copy(file, tmp_path)
+    return tmp_path / kept.name
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_REPLACING_SECONDS", 0)
+
+
+def test_kernels_and_models_are_reached_by_name(kept: Path) -> None:
+    names = [file.name for file in sorted(kept.parent.iterdir())]
+    assert names == ["ops.h", "ops.so", "ops.so.json", "ops.so.weights"]
+    found = tw.load(kept)
+    assert isinstance(found, LoadedLibrary)
+    assert [*found] == [*programs()]
+    assert [type(found[name]) for name in found] == [tw.Module] * 2 + [tw.Model] * 3
+    assert added(found["adds"]) == 3
+    for name in ("few", "many", "other"):
+        graph = programs()[name]
+        for a, b in zip(found[name](x_of(graph)), graph.reference(x_of(graph)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    a, b = np.ones((16, 32), np.float32), np.arange(32 * 48, dtype=np.float32).reshape(32, 48)
+    c = np.empty((16, 48), np.float32)
+    weighted = found["weighted"]
+    weighted(a, weighted.pack("B", b) if weighted.layouts else b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    assert "few" in found
+    assert "nothing" not in found
+    with refused(tw.ArgumentError, "fow"):
+        found["fow"]
+
+
+def test_one_program_in_a_list_is_the_program(tmp_path: Path) -> None:
+    made = tw.build_library([adds(5)], tmp_path / "adds.so", SERIAL)
+    assert added(tw.load(made.files[0])) == 5
+    named = tw.build_library({"plus": adds(6)}, tmp_path / "plus.so", SERIAL)
+    module = tw.load(named.files[0])
+    assert (module.signature.name, added(module)) == ("plus", 6)
+
+
+def test_equal_weights_are_stored_once(kept: Path) -> None:
+    few, many, other = (p.weights for p in read_manifest(kept).programs[2:])
+    assert few is not None
+    assert other is not None
+    assert few == many
+    assert other.offset == few.size
+    assert kept.with_name("ops.so.weights").stat().st_size == 2 * few.size
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ([], None),
+        ([adds(1), adds(2)], "adds"),
+        ({"one two": adds(1)}, None),
+        ({"malloc": adds(1)}, "malloc"),
+        ([adds(1), 3], None),
+        ({"x": 3}, "x"),
+    ],
+)
+def test_what_is_no_library(tmp_path: Path, given: Any, named: str | None) -> None:
+    with refused(tw.BuildError, *([] if named is None else [named])):
+        tw.build_library(given, tmp_path / "ops.so", SERIAL)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_several_programs_are_for_processors(tmp_path: Path) -> None:
+    target = "cuda -arch=sm_90a"
+    funcs = [ops.matmul_func(4, 4, 4), ops.softmax_func((4, 4))]
+    with refused(tw.BuildError, 2):
+        tw.build_library(funcs, tmp_path / "ops.cubin", target)
+
+
+def test_a_parallel_program_beside_a_serial_one(tmp_path: Path) -> None:
+    """The code asks for OpenMP, whichever program is opened first."""
+    x = te.placeholder((4096,), name="x")
+    y = te.compute((4096,), lambda i: x[i] + 1, name="y")
+    parallel = tw.Schedule(te.func([x, y], name="parallel"))
+    parallel.parallel(parallel.get_loops("y")[0])
+    target = "cpu -threads=2"
+    path = tw.build_library([adds(1), parallel], tmp_path / "ops.so", target).files[0]
+    script = (
+        "import sys, numpy as np, tilewright as tw; found = tw.load(sys.argv[1]); "
+        "x, y = np.ones(4096, 'f4'), np.empty(4096, 'f4'); found['parallel'](x, y); print(y.max())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2.0\n"
+
+
+CALLER = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "ops.h"
+#include "ops.h"
+
+int main(void) {
+    int32_t x[4] = {1, 2, 3, 4}, y[4];
+    float in[32], out[32], top[2];
+    char *held = aligned_alloc(64, 65536), *memory = aligned_alloc(64, 65536);
+    FILE *file = fopen("ops.so.weights", "rb");
+    fseek(file, few_WEIGHTS_OFFSET, SEEK_SET);
+    if (fread(held, 1, few_WEIGHTS_BYTES, file) != few_WEIGHTS_BYTES) return 1;
+    for (int i = 0; i < 32; i++) in[i] = 0.0f;
+    printf("%d ", adds(x, y, NULL));
+    printf("%d %d ", y[3], few(in, out, top, (uint8_t *)held, memory));
+    printf("%.6f\\n", top[0]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_program_in_c_calls_kernels_and_models(library: Path) -> None:
+    folder = library.parent
+    (folder / "main.c").write_text(CALLER)
+    command = ["cc", "-Wall", "-Werror", "main.c", "./ops.so", "-o", "main"]
+    subprocess.run(command, cwd=folder, check=True)
+    done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=True)
+    top = tw.load(library)["few"](np.zeros((2, 16), np.float32))[1][0]
+    assert done.stdout == f"0 7 0 {top:.6f}\n"
+
+
+# The manifest
+
+
+def schema() -> Any:
+    return json.loads((ROOT / "docs" / "manifest.schema.json").read_text())
+
+
+def test_the_schema_is_that_of_the_classes() -> None:
+    render = runpy.run_path(str(ROOT / "scripts" / "manifest_schema.py"))["render"]
+    text = (ROOT / "docs" / "manifest.schema.json").read_text()
+    assert text == render(), "write it with .venv/bin/python scripts/manifest_schema.py"
+
+
+def test_a_manifest_is_of_the_schema(kept: Path) -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    data = json.loads(manifest_path(kept).read_text())
+    validator.validate(data)
+    for program in data["programs"]:
+        (*_, last) = program["provenance"]["schedules"].values()
+        tw.Trace.from_json(last["trace"])
+        assert program["fixture"]["outputs"]
+        assert len(program["provenance"]["source"]["digest"]) == 64
+    data["programs"][0]["weights"] = {"offset": 0, "size": -1}
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate(data)
+
+
+BUILDER = """
+import sys
+from pathlib import Path
+from tests.test_libraries import build
+build(Path(sys.argv[1]))
+"""
+
+
+def test_equal_builds_have_equal_bytes(kept: Path, tmp_path: Path) -> None:
+    """In another folder, by another process, which chooses and compiles all anew."""
+    made = tmp_path / "a" / "b"
+    made.mkdir(parents=True)
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    environment["PYTHONHASHSEED"] = "7"
+    command = [sys.executable, "-c", BUILDER, str(made)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert contents(made) == contents(kept.parent)
+
+
+# Verifying
+
+
+def test_an_artifact_that_is_right_passes(kept: Path) -> None:
+    found = tw.verify(kept)
+    assert found.passed, found
+    checked = [(check.what, check.of) for check in found.checks]
+    each = [(what, name) for name in programs() for what in ("machine", "fixture")]
+    assert checked == [("files", ""), ("header", ""), *each]
+    assert {check.outcome for check in found.checks} == {"right"}
+    assert [check.what for check in tw.verify(kept, run=False).checks] == ["files", "header"]
+
+
+def edit(path: Path, change: Callable[[Any], object]) -> None:
+    """Change the manifest, and its digest to that of what it says then."""
+    place = manifest_path(path)
+    data = json.loads(place.read_text())
+    change(data)
+    data.pop("digest")
+    place.write_text(json.dumps(sealed(data)))
+
+
+def test_a_program_that_computes_something_else_is_found(library: Path) -> None:
+    def other(data: Any) -> None:
+        """Of integers the digest alone counts, and of floats sums too."""
+        for program in data["programs"]:
+            program["fixture"]["outputs"][0]["sha256"] = "0" * 64
+        data["programs"][3]["fixture"]["outputs"][0]["sums"][5] += 0.01
+
+    edit(library, other)
+    failed = tw.verify(library).failed
+    assert [(c.what, c.of, c.outcome) for c in failed] == [
+        ("fixture", "adds", "wrong"),
+        ("fixture", "many", "wrong"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["ops.so", "ops.so.json", "ops.so.weights", "ops.h"])
+def test_a_file_that_was_changed_fails(library: Path, name: str) -> None:
+    place = library.with_name(name)
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    found = tw.verify(library, run=False)
+    assert [check.outcome for check in found.failed] == ["wrong"]
+
+
+def test_a_header_is_not_needed(library: Path) -> None:
+    library.with_suffix(".h").unlink()
+    found = tw.verify(library, run=False)
+    assert found.passed
+    assert found.checks[-1].outcome == "not checked"
+
+
+def test_what_does_not_run_here_says_why(tmp_path: Path) -> None:
+    target = "cpu -mcpu=sapphirerapids -mattr=+amx-fp16 -threads=1"
+    path = tw.build_library(adds(1), tmp_path / "adds.so", target).files[0]
+    (program,) = read_manifest(path).programs
+    assert program.fixture is None
+    assert program.no_fixture is not None
+    assert "amx-fp16" in program.no_fixture
+    found = tw.verify(path)
+    assert [(check.what, check.outcome) for check in found.failed] == [
+        ("machine", "does not run here")
+    ]
+    assert "amx-fp16" in found.failed[0].detail
+    assert tw.verify(path, run=False).passed
+
+
+def test_the_numbers_of_fixtures_never_change() -> None:
+    """Artifacts that are out there have results of them."""
+    drawn = SteadyRandom([0, 1])
+    assert drawn.integers(-3, 4, 6).tolist() == INTEGERS
+    assert drawn.random(3, np.float32).tolist() == FLOATS
+    assert SteadyRandom([1, 1]).integers(0, 1 << 40, 1) != SteadyRandom([0, 1]).integers(
+        0, 1 << 40, 1
+    )
+
+
+INTEGERS: list[int] = []
+FLOATS: list[float] = []
+
+
+# Damage
+
+
+@pytest.mark.parametrize("name", ["ops.so.json", "ops.so", "ops.so.weights"])
+def test_no_byte_can_change(library: Path, name: str) -> None:
+    """A share of the bytes: a digest covers all of them alike, and so do the first ones."""
+    place = library.with_name(name)
+    content = place.read_bytes()
+    places = sorted({*range(0, 64, 7), *range(0, len(content), max(1, len(content) // 60))})
+    for number, at in enumerate(places):
+        changed = bytearray(content)
+        changed[at] ^= 1 << number % 8
+        place.write_bytes(changed)
+        with pytest.raises(tw.ArtifactError):
+            tw.load(library)
+    place.write_bytes(content)
+    assert len(tw.load(library)) == 5
+
+
+def nested(depth: int) -> Any:
+    value: Any = {}
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+HOSTILE: dict[str, Callable[[Any], object]] = {
+    "weights beyond the file": lambda d: d["programs"][4]["weights"].update(offset=1 << 40),
+    "weights from inside another": lambda d: d["programs"][4]["weights"].update(offset=1),
+    "more weights than arguments": lambda d: d["programs"][2]["weights"].update(size=64),
+    "negative weights": lambda d: d["programs"][2]["weights"].update(size=-64),
+    "a file that is larger": lambda d: d["weights"].update(size=d["weights"]["size"] * 2),
+    "one piece, many digests": lambda d: d["weights"].update(piece_bytes=1),
+    "no pieces": lambda d: d["weights"].update(piece_bytes=0),
+    "no weights": lambda d: d.update(weights=None),
+    "code of another size": lambda d: d["code"].update(size=1 << 62),
+    "no programs": lambda d: d.update(programs=[]),
+    "a program twice": lambda d: d["programs"].append(d["programs"][1]),
+    "a name that escapes": lambda d: d["programs"][1]["signature"].update(name="../../adds"),
+    "a symbol of the system": lambda d: d["programs"][1]["signature"].update(name="_init"),
+    "another program's name": lambda d: d["programs"][1]["signature"].update(name="few"),
+    "a kernel as a model": lambda d: d["programs"][1].update(weights={"offset": 0, "size": 0}),
+    "another alignment": lambda d: d.update(alignment=16),
+    "a field more": lambda d: d.update(path="/etc/passwd"),
+    "deep nesting": lambda d: d["programs"][2]["provenance"].update(evidence=nested(400)),
+    "teams that are not there": lambda d: d["programs"][1]["needs"].update(openmp=True),
+    "a parts' file": lambda d: d["programs"][2].update(partition={"plan": {}, "parts": []}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_manifests_are_refused(library: Path, name: str) -> None:
+    """With a digest that is right: whoever writes them knows how."""
+    edit(library, HOSTILE[name])
+    with pytest.raises(tw.ArtifactError):
+        found = tw.load(library)
+        found["few"].evidence  # noqa: B018 - what nobody asks for is not read
+    assert not tw.verify(library, run=False).passed or name in (
+        "deep nesting",
+        "a kernel as a model",
+    )
+
+
+@pytest.mark.parametrize("name", ["ops.so", "ops.so.json", "ops.so.weights"])
+def test_links_are_followed_to_what_is_checked(library: Path, tmp_path: Path, name: str) -> None:
+    """One to the file is as good as the file; one to anything else is refused."""
+    place, moved = library.with_name(name), tmp_path / "moved"
+    place.rename(moved)
+    place.symlink_to(moved)
+    assert added(tw.load(library)["adds"]) == 3
+    for other in ("/dev/zero", str(tmp_path), "/proc/self/mem", "/etc/passwd", name):
+        place.unlink()
+        place.symlink_to(other)
+        with pytest.raises(tw.ArtifactError):
+            tw.load(library)
+
+
+def test_a_link_that_is_swapped_between_check_and_load(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is mapped is the file that was opened, not what its path leads to later."""
+    weights, mapped = library.with_name("ops.so.weights"), loader.map_weights
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    weights.rename(moved)
+    weights.symlink_to(moved)
+    other.write_bytes(bytes(moved.stat().st_size))
+    graph = layers(rows=2)
+    expected = tw.load(library)["few"](x_of(graph))
+
+    def swapping(path: Path, held: Any) -> Any:
+        found = mapped(path, held)
+        weights.unlink()
+        weights.symlink_to(other)
+        return found
+
+    monkeypatch.setattr(loader, "map_weights", swapping)
+    found = tw.load(library)["few"](x_of(graph))
+    assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
