@@ -33,7 +33,7 @@ def named_programs(
     """
     if isinstance(given, Mapping):
         programs = [_renamed(program, name) for name, program in given.items()]
-    elif isinstance(given, Sequence) and not isinstance(given, str):
+    elif isinstance(given, list | tuple):
         programs = [*given]
     else:
         return [given]

@@ -29,13 +29,11 @@ def of_program(program: Func | Schedule, built: Built, ways: Ways) -> Provenance
     from ..schedule import Schedule
     from ..tir.equality import structural_hash
 
-    scheduled = isinstance(program, Schedule)
-    digest = structural_hash(program.original if scheduled else program)
-    return Provenance(
-        built.origin,
-        stored_schedules(built.choices, ways),
-        ProgramSource("schedule" if scheduled else "program", digest),
-    )
+    if isinstance(program, Schedule):
+        source = ProgramSource("schedule", structural_hash(program.original))
+    else:
+        source = ProgramSource("program", structural_hash(program))
+    return Provenance(built.origin, stored_schedules(built.choices, ways), source)
 
 
 def of_graph(

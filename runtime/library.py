@@ -60,7 +60,7 @@ class LoadedLibrary(
 
     def __getitem__(self, name: str) -> Loaded:
         """The program of that name. Raises `ArgumentError`."""
-        found = self.programs.get(name) if isinstance(name, str) else None
+        found = next((program for own, program in self.programs.items() if own == name), None)
         if found is None:
             raise ArgumentError(
                 "there is no program {0!r:.80}; the library has {1}", name, ", ".join(self),

@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from ..base import dtypes
 from ..base.checked_json import Such, at_most, read, show
@@ -34,7 +34,7 @@ from ..base.text import arguments, in_lines
 ABI_VERSION = 3
 OK = 0
 UNUSABLE_WORKSPACE = 1
-WORKSPACE_ALIGNMENT = 64
+WORKSPACE_ALIGNMENT: Final = 64
 """Bytes: a line of the cache, and the widest vector."""
 
 MAX_ARGUMENTS = 1023

@@ -128,7 +128,7 @@ def test_what_is_no_library(tmp_path: Path, given: Any, named: str | None) -> No
 
 def test_several_programs_are_for_processors(tmp_path: Path) -> None:
     target = "cuda -arch=sm_90a"
-    funcs = [ops.matmul_func(4, 4, 4), ops.softmax_func((4, 4))]
+    funcs = {name: ops.matmul_func(4, 4, 4) for name in ("one", "two")}
     with refused(tw.BuildError, 2):
         tw.build_library(funcs, tmp_path / "ops.cubin", target)
 
@@ -300,15 +300,8 @@ def test_what_does_not_run_here_says_why(tmp_path: Path) -> None:
 def test_the_numbers_of_fixtures_never_change() -> None:
     """Artifacts that are out there have results of them."""
     drawn = SteadyRandom([0, 1])
-    assert drawn.integers(-3, 4, 6).tolist() == INTEGERS
-    assert drawn.random(3, np.float32).tolist() == FLOATS
-    assert SteadyRandom([1, 1]).integers(0, 1 << 40, 1) != SteadyRandom([0, 1]).integers(
-        0, 1 << 40, 1
-    )
-
-
-INTEGERS: list[int] = []
-FLOATS: list[float] = []
+    assert drawn.integers(-3, 4, 6).tolist() == [0, 0, -3, -3, -2, 2]
+    assert (drawn.random(3, np.float32) * (1 << 24)).tolist() == [12035655.0, 7719680.0, 12610718.0]
 
 
 # Damage
@@ -352,7 +345,6 @@ HOSTILE: dict[str, Callable[[Any], object]] = {
     "a name that escapes": lambda d: d["programs"][1]["signature"].update(name="../../adds"),
     "a symbol of the system": lambda d: d["programs"][1]["signature"].update(name="_init"),
     "another program's name": lambda d: d["programs"][1]["signature"].update(name="few"),
-    "a kernel as a model": lambda d: d["programs"][1].update(weights={"offset": 0, "size": 0}),
     "another alignment": lambda d: d.update(alignment=16),
     "a field more": lambda d: d.update(path="/etc/passwd"),
     "deep nesting": lambda d: d["programs"][2]["provenance"].update(evidence=nested(400)),
@@ -365,13 +357,10 @@ HOSTILE: dict[str, Callable[[Any], object]] = {
 def test_hostile_manifests_are_refused(library: Path, name: str) -> None:
     """With a digest that is right: whoever writes them knows how."""
     edit(library, HOSTILE[name])
-    with pytest.raises(tw.ArtifactError):
+    with pytest.raises(tw.TilewrightError):
         found = tw.load(library)
         found["few"].evidence  # noqa: B018 - what nobody asks for is not read
-    assert not tw.verify(library, run=False).passed or name in (
-        "deep nesting",
-        "a kernel as a model",
-    )
+    assert tw.verify(library, run=False).passed is (name == "deep nesting")
 
 
 @pytest.mark.parametrize("name", ["ops.so", "ops.so.json", "ops.so.weights"])

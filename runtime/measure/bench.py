@@ -14,8 +14,8 @@ from typing import Any
 
 from ...base.errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
 from ...base.process import collected_later
-from ..artifact import Manifest
 from ..cuda_driver import LAUNCH_TIMEOUT
+from ..manifest import Manifest
 from ..module import Module
 from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for
@@ -68,7 +68,7 @@ class Bench:
         """Run the unscheduled program; its results are those to expect."""
         manifest, module = self._loaded(self._pack.reference)
         self._runtime: TargetRuntime = runtime_for(manifest.target)
-        self._signature: Signature = manifest.signature
+        self._signature: Signature = manifest.program.signature
         self._arguments = Arguments(
             self._signature, self._pack.seed, self._runtime.memory, positive=self._pack.positive
         )
@@ -146,7 +146,7 @@ class Bench:
         """The module of a candidate, or why this machine does not load it."""
         assert candidate.file is not None, "what was not built is not asked for"
         packed = read_packed(self._folder, candidate.file)
-        self._require_same_arguments(candidate.file, packed[0].signature)
+        self._require_same_arguments(candidate.file, packed[0].program.signature)
         try:
             return load_packed(self._folder, candidate.file, packed)
         except ArtifactError as error:
@@ -176,7 +176,7 @@ class Bench:
         """The results in wider arithmetic, computed when they are first needed."""
         if self._exact is None:
             manifest, module = self._loaded(file)
-            arguments = self._arguments.converted(manifest.signature)
+            arguments = self._arguments.converted(manifest.program.signature)
             module(*arguments.values)
             module.synchronize()
             outputs = [a.copy() for a in arguments.outputs]
