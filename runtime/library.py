@@ -58,8 +58,8 @@ class LoadedLibrary(
         self.programs = dict(programs)
         self.target = target
 
-    def __getitem__(self, name: str) -> Loaded:
-        """The program of that name. Raises `ArgumentError`."""
+    def __getitem__(self, name: str) -> Any:
+        """The module, or model, of that name. Raises `ArgumentError`."""
         found = next((program for own, program in self.programs.items() if own == name), None)
         if found is None:
             raise ArgumentError(

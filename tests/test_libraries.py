@@ -23,6 +23,7 @@ from tilewright.runtime import loader
 from tilewright.runtime.artifact import manifest_path, read_manifest
 from tilewright.runtime.fixture import SteadyRandom
 from tilewright.runtime.library import LoadedLibrary
+from tilewright.runtime.weights_file import map_weights
 
 from .graph.test_shipping import layers, x_of
 from .refusals import refused
@@ -138,7 +139,7 @@ def test_a_parallel_program_beside_a_serial_one(tmp_path: Path) -> None:
     x = te.placeholder((4096,), name="x")
     y = te.compute((4096,), lambda i: x[i] + 1, name="y")
     parallel = tw.Schedule(te.func([x, y], name="parallel"))
-    parallel.parallel(parallel.get_loops("y")[0])
+    parallel.parallel(parallel.get_loops(parallel.get_block("y"))[0])
     target = "cpu -threads=2"
     path = tw.build_library([adds(1), parallel], tmp_path / "ops.so", target).files[0]
     script = (
@@ -381,7 +382,7 @@ def test_a_link_that_is_swapped_between_check_and_load(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is mapped is the file that was opened, not what its path leads to later."""
-    weights, mapped = library.with_name("ops.so.weights"), loader.map_weights
+    weights, mapped = library.with_name("ops.so.weights"), map_weights
     moved, other = tmp_path / "moved", tmp_path / "other"
     weights.rename(moved)
     weights.symlink_to(moved)

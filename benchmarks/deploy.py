@@ -1,0 +1,147 @@
+"""What a deployment costs: `python -m benchmarks.deploy`.
+
+Kernels of random shapes are tuned by a trial each, and built from these records into one library,
+by a process that has no caches. Its files are measured, and loaded by processes of their own: the
+time is that of the first `load`, after the import of the runtime. So is a model with large weights,
+whose digests are computed while they are mapped; the same bytes, read and hashed in one piece, are
+beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+from tilewright.base.durations import format_seconds
+from tilewright.base.text import format_bytes
+from tilewright.graph import Builder, Graph, TensorType
+
+from .peers.tilewright import program
+from .shapes import cases
+
+LIMITS = {"library": 1 << 20, "build": 10.0, "kernel": 10e-3, "model": 100e-3}
+"""Bytes of a library of 24 kernels, and seconds."""
+
+BUILD = """
+import json, sys, time
+from pathlib import Path
+import tilewright as tw
+from benchmarks.deploy import kernels
+count, seed, database, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+programs = kernels(count, seed)
+began = time.perf_counter()
+tw.build_library(programs, path, "cpu", database, allow=("record",))
+print(json.dumps(time.perf_counter() - began))
+"""
+LOAD = """
+import json, sys, time
+began = time.perf_counter()
+from tilewright.runtime import load
+imported = time.perf_counter()
+found = load(sys.argv[1])
+print(json.dumps([imported - began, time.perf_counter() - imported]))
+"""
+READ = """
+import hashlib, json, sys, time
+began = time.perf_counter()
+hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest()
+print(json.dumps([0.0, time.perf_counter() - began]))
+"""
+
+
+def kernels(count: int, seed: int) -> dict[str, tw.Func]:
+    """So many programs of random shapes, by names of their own."""
+    drawn = zip(range(count), cases(seed), strict=False)
+    return {f"{case.op}_{number}": program(case) for number, case in drawn}
+
+
+def weighted(size: int) -> Graph:
+    """A model with a matrix of that many bytes."""
+    columns = max(64, int((size // 4) ** 0.5) // 64 * 64)
+    rng = np.random.default_rng(0)
+    builder = Builder("weighted")
+    x = builder.input("x", TensorType("float32", (1, columns)))
+    w = builder.constant(rng.standard_normal((columns, columns), np.float32), "float32")
+    return builder.graph({"y": builder.add("matmul", x, w)})
+
+
+def alone(script: str, *arguments: object, **environment: str) -> Any:
+    """What a process of its own prints."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def loads(rounds: int, *files: tuple[str, Path]) -> list[list[list[float]]]:
+    """Times of scripts on files, interleaved: of each the seconds of import and of load."""
+    found: list[list[list[float]]] = [[] for _ in files]
+    for _ in range(rounds):
+        for times, (script, path) in zip(found, files, strict=True):
+            times.append(alone(script, path))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", type=int, default=24)
+    parser.add_argument(
+        "--weights", type=int, default=100 << 20, help="bytes of the model's weights"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the shapes")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--db", type=Path, help="records of the kernels, kept for another run")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        database = given.db or folder / "tuning.db"
+        programs = kernels(given.kernels, given.seed)
+        known = database.exists()
+        store = tw.TuningDatabase(database)
+        if not known:
+            trials = len(programs)
+            tw.tune([*programs.values()], "cpu", database=store, trials=trials, progress=False)
+        library = folder / "ops.so"
+        count, seed = given.kernels, given.seed
+        seconds = alone(
+            BUILD, count, seed, database, library, TILEWRIGHT_CACHE_DIR=str(folder / "cache")
+        )
+        sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("ops*"))}
+        told = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items())
+        whole = sum(sizes.values())
+        print(f"library of {count} kernels: {format_bytes(whole)} ({told})", end="")
+        print(f", at most {format_bytes(LIMITS['library'])}")
+        print(f"built from records in {format_seconds(seconds)}, at most 10 s, with no caches")
+
+        single, model = folder / "one.so", folder / "model.so"
+        tw.build_library(next(iter(programs.values())), single, "cpu", store)
+        tw.build_library(weighted(given.weights), model, "cpu", allow=("default",))
+        held = model.with_name("model.so.weights")
+        names = ["a kernel", f"the {count} kernels", "a model", "its weights, read and hashed"]
+        found = loads(given.rounds, (LOAD, single), (LOAD, library), (LOAD, model), (READ, held))
+        imports = [imported for times in found[:3] for imported, _ in times]
+        print(f"the runtime is imported in {format_seconds(statistics.median(imports))}")
+        for what, times in zip(names, found, strict=True):
+            own = [took for _, took in times]
+            print(
+                f"load of {what:<30} {format_seconds(statistics.median(own)):>8}"
+                f" ({format_seconds(min(own))} to {format_seconds(max(own))})"
+            )
+        print(f"weights: {format_bytes(held.stat().st_size)}; a kernel may take 10 ms, and a model "
+              "with 100 MB of weights 100 ms")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
