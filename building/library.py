@@ -17,7 +17,7 @@ from ..tir.ir import Func
 from . import provenance
 from .build_model import compile_graph
 from .build_partition import compile_partition, divided
-from .build_program import Ways, compile_programs
+from .build_program import Ways, compile_program, compile_programs
 from .origins import together
 from .providers import Tilewright
 
@@ -36,7 +36,7 @@ def named_programs(
     elif isinstance(given, list | tuple):
         programs = [*given]
     else:
-        return [given]
+        return [given]  # type: ignore[list-item]  # what it is, compiling it says
     if not programs:
         raise BuildError("expected one program or several, found none")
     for program in programs:
@@ -102,7 +102,9 @@ def compiled_for_files(
 def _kernels(
     programs: Sequence[Func | Schedule], ways: Ways
 ) -> Iterator[tuple[Compiled, Provenance]]:
-    for program, built in zip(programs, compile_programs(programs, ways, None), strict=True):
+    alone = len(programs) == 1
+    made = [compile_program(programs[0], ways)] if alone else compile_programs(programs, ways, None)
+    for program, built in zip(programs, made, strict=True):
         yield built.compiled, provenance.of_program(program, built, ways)
 
 

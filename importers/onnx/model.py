@@ -77,8 +77,11 @@ def _facts(model: Any, read: Any) -> dict[str, str]:
     if isinstance(model, bytes):
         facts["sha256"] = hashlib.sha256(model).hexdigest()
     elif isinstance(model, str | os.PathLike):
+        digest = hashlib.sha256()
         with open_regular(Path(model), ModelError) as (file, _):
-            facts["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+            while part := file.read(1 << 20):
+                digest.update(part)
+        facts["sha256"] = digest.hexdigest()
     return {name: text for name, text in facts.items() if text}
 
 
