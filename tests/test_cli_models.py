@@ -173,6 +173,12 @@ def test_run_shares_a_model_among_providers(run: Run, layer: Path) -> None:
     assert Profile.from_json(told).steps
 
 
+def evidence_in(run: Run, library: Path) -> Any:
+    """The evidence of the only model of a library."""
+    (program,) = run("inspect", library, "--json").json["programs"]
+    return program["provenance"]["evidence"]
+
+
 def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     library = tmp_path / "layer.so"
@@ -182,7 +188,7 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
     assert [Path(file).name for file in done["files"]] == [
         "layer.so", "layer.so.json", "layer.so.part1", "layer.so.weights",
     ]  # fmt: skip
-    told = run("inspect", library, "--json").json
+    told = evidence_in(run, library)
     assert [part["provider"] for part in told["parts"]] == [
         "tilewright", "onnxruntime", "tilewright",
     ]  # fmt: skip
@@ -204,7 +210,7 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
     command = warned.err.partition("`")[2].partition("`")[0]
     assert "--place MatMul=onnxruntime" in command
     assert run(*shlex.split(command)[1:]).code == 0
-    told = run("inspect", library, "--json").json["parts"]
+    told = evidence_in(run, library)["parts"]
     schedules = [
         k["schedule"] for part in told if part["kernels"] for k in part["kernels"]["kernels"]
     ]
@@ -538,7 +544,7 @@ def test_a_model_is_tuned_explained_built_and_run(
     built = run("build", *options, *db, "--allow", "record", "-o", library, "--json")
     assert (built.code, built.err) == (0, "")
     assert [Path(p).suffix for p in built.json["files"]] == [".so", ".json", ".h", ".weights"]
-    seen = Evidence.from_json(run("inspect", library, "--json").json)
+    seen = Evidence.from_json(evidence_in(run, library))
     assert [(k.name, k.schedule) for k in seen.kernels] == [(row["name"], "record")]
     assert row["name"].split("_")[0] in run("inspect", library).out
     assert built.json["origin"]["kind"] == "record"
