@@ -58,6 +58,7 @@ help:
 	@echo "make budgets     print what each step of the compiler costs beside its budget"
 	@echo "make docs        build the site into build/site; warnings are errors"
 	@echo "make notebooks   run the notebooks of examples/ and store their outputs"
+	@echo "make runtime-wheel  build the wheel that a deployment installs, in build/wheels"
 	@echo "make clean       remove .venv and the caches"
 
 demo: $(VENV)/stamp-core
@@ -138,6 +139,13 @@ docs: $(VENV)/stamp-docs
 
 notebooks: $(VENV)/stamp-check
 	$(RUN) -m scripts.notebooks
+
+# What setuptools keeps beside the sources would be built into the next wheel.
+runtime-wheel: $(VENV)/stamp-core
+	rm -rf packaging/runtime/build
+	$(RUN) -m pip wheel --quiet --no-deps -w build/wheels packaging/runtime
+	rm -rf packaging/runtime/build packaging/runtime/*.egg-info
+	@ls -s --block-size=1000 build/wheels
 
 clean:
 	rm -rf $(VENV) build tilewright.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .base import __version__ as __version__
 from .base import errors
 from .base import process as process  # watches forks from here on
 from .base.errors import (
@@ -69,8 +70,6 @@ if TYPE_CHECKING:
     from .tir.language import script
     from .torch_backend.report import TorchReport, torch_report
     from .tuning_db import TuningDatabase
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",

@@ -1,0 +1,47 @@
+"""Load and call the kernels and models that Tilewright has compiled: `load("model.so")`.
+
+It has no compiler and no tuner. All names are those of `tilewright`: a program that runs without
+the compiler changes `import tilewright as tw` to `import tilewright_runtime as tw`.
+"""
+
+from __future__ import annotations
+
+from .base import __version__ as __version__
+from .base import errors
+from .base import process as process  # watches forks from here on
+from .base.errors import (
+    ArgumentError,
+    ArtifactError,
+    DeviceError,
+    GuardError,
+    KernelError,
+    ModelError,
+    OutOfMemoryError,
+    ProviderError,
+    TargetError,
+    TilewrightError,
+    UnsupportedError,
+)
+from .runtime import Module, keep_freed_memory, load
+from .runtime.model import Model
+from .runtime.partitioned import PartitionedModel
+
+__all__ = [
+    "ArgumentError",
+    "ArtifactError",
+    "DeviceError",
+    "GuardError",
+    "KernelError",
+    "Model",
+    "ModelError",
+    "Module",
+    "OutOfMemoryError",
+    "PartitionedModel",
+    "ProviderError",
+    "TargetError",
+    "TilewrightError",
+    "UnsupportedError",
+    "errors",
+    "keep_freed_memory",
+    "load",
+]
