@@ -1,6 +1,6 @@
 """How much results may differ, as `runtime/measure/comparison.py` measures errors.
 
-The arguments to run a program on while it is tuned, with data of `runtime/measure/inputs.py`.
+The arguments to run a program on while it is tuned, with data of `runtime/inputs.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ...base import dtypes
 from ...base.errors import TilewrightError
+from ...runtime.inputs import Arguments
 from ...runtime.measure.comparison import (
     ROUNDING_FACTOR,
     Deviation,
@@ -19,7 +20,6 @@ from ...runtime.measure.comparison import (
     largest_error,
     typical_size,
 )
-from ...runtime.measure.inputs import Arguments
 from ...runtime.memory import Memory
 from ...runtime.signature import Signature
 from ...tir.bounds import variables

@@ -15,12 +15,12 @@ from typing import Any
 from ...base.errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
 from ...base.process import collected_later
 from ..cuda_driver import LAUNCH_TIMEOUT
+from ..inputs import Arguments, Array
 from ..manifest import Manifest
 from ..module import Module
 from ..signature import Signature
 from ..target_runtime import TargetRuntime, runtime_for
 from .comparison import CheckResult, Deviation, Exact, check_outputs, deviation
-from .inputs import Arguments, Array
 from .interleaved import time_loaded
 from .output_sample import OutputSample
 from .pack import PackedCandidate, PackedFile, load_packed, read_pack, read_packed

@@ -15,7 +15,7 @@ from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.calling_convention import signature_of
 from tilewright.runtime.host_memory import HOST_MEMORY
-from tilewright.runtime.measure.inputs import Arguments
+from tilewright.runtime.inputs import Arguments
 
 
 def copy(dtype: str, **options: Any) -> Func:

@@ -1,4 +1,4 @@
-"""Arguments to run a kernel on while it is tuned: random, the same for the same seed.
+"""Arguments to run a kernel on while it is tuned, or warmed up: random, the same for the same seed.
 
 Floats have a magnitude from 0.5 to 1.5, so that products of many stay finite; they are positive
 only where the program takes logarithms, roots or powers. Integers are small and not zero, or in
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...base import dtypes
-from ..memory import Memory, View
-from ..signature import Argument, Signature
+from ..base import dtypes
+from .memory import Memory, View
+from .signature import Argument, Signature
 
 GUARD = 4096
 _PATTERN = 0xA5
