@@ -25,8 +25,8 @@ from .target_runtime import runtime_for
 from .weights_file import Array, digest_of_bytes
 
 if TYPE_CHECKING:
+    from .inputs import Arguments
     from .library import Loaded
-    from .measure.inputs import Arguments
 
 SEED = 0
 _PIECES = 64
@@ -106,6 +106,20 @@ def mismatches(loaded: Loaded, guards: Sequence[Guard], fixture: Fixture) -> lis
     return [text for text in found if text is not None]
 
 
+def try_out(loaded: Loaded) -> None:
+    """Compare what a program computes with its fixture, or without one from call to call.
+
+    Raises `ArtifactError` where it is something else, and what a call raises.
+    """
+    fixture = loaded.fixture or recorded(loaded, loaded.guards)
+    wrong = mismatches(loaded, loaded.guards, fixture)
+    if wrong:
+        raise ArtifactError(
+            "{0} computes other values than before: {1}", loaded.report().program,
+            "; ".join(wrong), hint="build the artifact anew, on a machine of this kind",
+        )  # fmt: skip
+
+
 def results_of(
     loaded: Loaded, guards: Sequence[Guard], seed: int, *, positive: bool
 ) -> Mapping[str, Array]:
@@ -138,7 +152,7 @@ def _of_kernel(module: Module, seed: int, *, positive: bool) -> dict[str, Array]
 
 
 def _arguments(signature: Signature, seed: int, memory: Memory, *, positive: bool) -> Arguments:
-    from .measure.inputs import Arguments  # who only loads a module needs none
+    from .inputs import Arguments  # who only loads a module needs none
 
     return Arguments(signature, seed, memory, positive=positive, draw=SteadyRandom)
 

@@ -23,6 +23,7 @@ from .model import Model
 from .module import Module
 from .partitioned import PartitionedModel
 from .profile import Instrumented, signatures
+from .service import Report
 from .stored_partition import load_partition
 from .target_runtime import TargetRuntime
 from .weights_file import Array
@@ -57,6 +58,25 @@ class LoadedLibrary(
     def __init__(self, programs: Mapping[str, Loaded], target: Target) -> None:
         self.programs = dict(programs)
         self.target = target
+
+    @property
+    def ready(self) -> bool:
+        """Whether all programs are."""
+        return all(program.ready for program in self.programs.values())
+
+    def warm_up(self) -> None:
+        """Warm all programs up. Raises what their `warm_up` does."""
+        for program in self.programs.values():
+            program.warm_up()
+
+    def count_calls(self) -> None:
+        """Count the calls of all programs that begin from now on, for `report`."""
+        for program in self.programs.values():
+            program.count_calls()
+
+    def report(self) -> dict[str, Report]:
+        """What is known of each program and its calls, until now."""
+        return {name: program.report() for name, program in self.programs.items()}
 
     def __getitem__(self, name: str) -> Any:
         """The module, or model, of that name. Raises `ArgumentError`."""
@@ -99,12 +119,14 @@ def opened(
     Raises `ArtifactError` where this machine does not run the code, and `ProviderError` for a part
     whose provider does not load it.
     """
+    found: dict[str, Loaded] = {}
     with _numpy_dtypes(path):
-        return {
-            program.name: _opened(content, program, path, runtime, trust_indices=trust_indices)
-            for program in content.manifest.programs
-            if only in (None, program.name)
-        }
+        for program in content.manifest.programs:
+            if only in (None, program.name):
+                loaded = _opened(content, program, path, runtime, trust_indices=trust_indices)
+                loaded.fixture, loaded.guards = program.fixture, program.guards
+                found[program.name] = loaded
+    return found
 
 
 def _opened(
@@ -156,7 +178,7 @@ def _numpy_dtypes(path: Path) -> Iterator[None]:
         ) from error  # fmt: skip
 
 
-def whole(programs: Mapping[str, Loaded], target: Target) -> Any:
+def whole(programs: Mapping[str, Loaded], target: Target) -> Loaded | LoadedLibrary:
     """The program where it is the only one, else the library of all."""
     if len(programs) == 1:
         return next(iter(programs.values()))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base.errors import ArgumentError, ArtifactError
 from .artifact import part_place, read_artifact
-from .library import ArtifactContent, opened, whole
+from .library import ArtifactContent, Loaded, LoadedLibrary, opened, whole
 from .stored_partition import check_allowed, part_path
 from .target_runtime import runtime_for
 from .weights_file import map_weights, weights_path
@@ -28,6 +28,7 @@ def load(
     trust_indices: bool = False,
     device: int | None = None,
     never: Sequence[str] = (),
+    counting: bool = False,
 ) -> Any:
     """Load the `Module` of an artifact, or its `Model` or `PartitionedModel`: the file of its code,
     with its manifest beside it. An artifact of several programs is a `LoadedLibrary` of these.
@@ -52,13 +53,24 @@ def load(
     has names of providers that are forbidden here. A provider of your own is to be registered
     before.
 
+    What was loaded may be called at once, or `ready` first by `warm_up`. With `counting`, its
+    `report` has the calls, their time and errors.
+
     Raises `ArtifactError` for code, weights or a manifest that is missing, damaged or of another
     version, for an unknown kind of target, or for a machine with instructions that this one does
     not have, `ProviderError` for a part whose provider is forbidden, not there, or of a version
     that does not take it, and `ArgumentError` for a `device` that is none, `trust_indices` of a
     model, or `never` that has no names.
     """
-    place = Path(path).absolute()
+    loaded = _load(Path(path).absolute(), trust_indices, device, never)
+    if counting:
+        loaded.count_calls()
+    return loaded
+
+
+def _load(
+    place: Path, trust_indices: bool, device: int | None, never: Sequence[str]
+) -> Loaded | LoadedLibrary:
     if isinstance(never, str) or not all(isinstance(name, str) for name in never):
         raise ArgumentError("never: expected names of providers, found {0!r:.80}", never)
     content = read_content(place, never)

@@ -20,8 +20,9 @@ from .argument_checks import number_reader, require_type
 from .evidence import Evidence
 from .guards import FIRST_GUARD, Guard
 from .host_memory import HOST_MEMORY, is_array
-from .module import Module, Origin
+from .module import Module, Origin, OriginKind
 from .profile import Instrumented, Profile, profiled
+from .service import CallCounts, Serviced
 from .signature import OK, Argument
 from .timer import Timing
 
@@ -34,7 +35,7 @@ _INSTEAD = (
 )
 
 
-class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
+class Model(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     """A compiled graph. Calls may run concurrently in several threads.
 
     `module` is the kernel that runs all others: its arguments are the inputs, the outputs, and the
@@ -65,11 +66,12 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self.kept = kept
         self._evidence = evidence
         self._instrumented = instrumented
-        self._guards = tuple(guards)
+        self.guards = tuple(guards)
         self.inputs = {a.name: a for a in data if a.role == "in"}
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
         self._entry = module.entry
+        self._call: Callable[..., None] = self._run
         self._content = weights
         self._held = (weights,) if weights.size else ()
         self._held_at = tuple([weights.ctypes.data for weights in self._held])
@@ -97,19 +99,20 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         `ArgumentError`, `GuardError` for an index out of its range, and what a kernel raises.
         """
         results = self._empty()
-        self._run(arguments, named, results)
+        self._call(arguments, named, results)
         return results[0] if len(results) == 1 else results
 
     def into(self, *arguments: Any, out: Any, **named: Any) -> None:
         """Like a call that writes the outputs to `out`: an array, or several in their order."""
         results = outputs_of(self.outputs, out)
-        self._run(arguments, named, results)
+        self._call(arguments, named, results)
 
     def at(self, *addresses: int) -> None:
         """Like `into`, with the addresses of the inputs and then of the outputs.
 
-        Nothing is checked: at each there has to be compact memory of the type of that input or
-        output, and no output overlaps with anything. Raises what a kernel raises, and `GuardError`.
+        Nothing is checked or counted: at each there has to be compact memory of the type of that
+        input or output, and no output overlaps with anything. Raises what a kernel raises, and
+        `GuardError`.
         """
         try:
             self.module.at(*addresses, *self._held_at)
@@ -174,15 +177,25 @@ class Model(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         Its indices may be in the workspace, so it is called again with one that can be read.
         """
         number = error.data.get("status", OK) - FIRST_GUARD
-        if not 0 <= number < len(self._guards):
+        if not 0 <= number < len(self.guards):
             return
-        guard = self._guards[number]
+        guard = self.guards[number]
         if guard.argument is not None:
             raise guard.error(np.asarray(arguments[guard.argument])) from None
         workspace = self.module.workspace()
         with suppress(KernelError):
             self.module(*arguments, workspace=workspace)
         raise guard.error(workspace) from None
+
+    @property
+    def _program(self) -> str:
+        return self.module.signature.name
+
+    def _origins(self) -> list[OriginKind]:
+        return [origin.kind for origin in self.kernels.values()]
+
+    def _count(self, counts: CallCounts) -> None:
+        self._call = counts.counted(self._run)
 
     def _empty(self) -> tuple[Array, ...]:
         return tuple([np.empty(shape, dtype) for shape, dtype in self._made])

@@ -20,6 +20,7 @@ from .argument_checks import compact, keyword_error
 from .kernel import Kernel, NativeKernel
 from .memory import Memory
 from .ranges import trusting
+from .service import CallCounts, Serviced
 from .signature import Signature
 from .target_runtime import runtime_for
 from .timer import Clock, Timing
@@ -77,7 +78,7 @@ _INSTEAD = (
 )
 
 
-class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
+class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
     """A compiled kernel.
 
     Call it with the arguments of its `signature`, outputs included: arrays in memory of the target
@@ -138,10 +139,11 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         names = (packer.arguments[0].name for packer in checked.packers)
         self._packers = dict(zip(names, packers, strict=True))
         self._owner = owner
-        self.entry: Callable[..., None] = self._kernel
+        self._fast: Callable[..., None] | None = None
         if glue is not None and isinstance(self._kernel, NativeKernel):
-            fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
-            self.entry = self._kernel if fast is None else fast
+            self._fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
+        self.entry: Callable[..., None] = self._kernel if self._fast is None else self._fast
+        self._call_with = self._with_options
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
         """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.
@@ -153,10 +155,10 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         if not options or not (given := self._given(options)):
             self.entry(*arguments)
         else:
-            self._kernel.call(arguments, **given)
+            self._call_with(arguments, given)
 
     def at(self, *addresses: int) -> None:
-        """Run the kernel with the arguments at these addresses. Nothing is checked.
+        """Run the kernel with the arguments at these addresses. Nothing is checked or counted.
 
         Each argument has to be of its type, and compact. Raises `ArtifactError` for GPUs, and what
         a kernel raises.
@@ -233,7 +235,7 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         Outputs are overwritten, `inout` arguments again by every call. With `flush_cache` each
         sample is one call after the caches have been filled with other data.
         """
-        run = self.bind(*arguments)
+        run = self._bound(arguments, {})
         self._timer.settle()
         return self._timer.time_calls(
             run,
@@ -252,11 +254,17 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         Values that have a `value_range` are checked by each call, since they may change. All calls
         compute in the same `workspace`, if that is given: one at a time.
         """
-        given = self._given(options)
+        run = self._bound(arguments, self._given(options))
+        return run if self._counts is None else self._counts.counted(run)
+
+    def _with_options(self, arguments: tuple[Any, ...], given: dict[str, Any]) -> None:
+        self._kernel.call(arguments, **given)
+
+    def _bound(self, arguments: tuple[Any, ...], given: dict[str, Any]) -> Callable[[], None]:
         checked = self._kernel.bind(arguments, **given)
-        if given or self.entry is self._kernel or not all(type(a) in _PLAIN for a in arguments):
+        if given or self._fast is None or not all(type(a) in _PLAIN for a in arguments):
             return checked
-        return partial(self.entry, *arguments)
+        return partial(self._fast, *arguments)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -312,6 +320,17 @@ class Module(InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
             "a module is one kernel, and has no items; found {0!r:.40}", item,
             hint="mod(*arrays) calls it",
         )  # fmt: skip
+
+    @property
+    def _program(self) -> str:
+        return self.signature.name
+
+    def _origins(self) -> tuple[OriginKind]:
+        return (self.origin.kind,)
+
+    def _count(self, counts: CallCounts) -> None:
+        self.entry = counts.counted(self.entry)
+        self._call_with = counts.counted(self._with_options)
 
     def _given(self, options: CallOptions) -> dict[str, Any]:
         """The options of a call that are not `None`."""

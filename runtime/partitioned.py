@@ -24,11 +24,13 @@ from .part_loader import Call
 from .partition_evidence import PartitionEvidence
 from .partition_plan import PartitionPlan, PartPlan
 from .profile import PartTime, Profile, partitioned_profile
+from .service import CallCounts, Serviced
 from .signature import Signature
 from .timer import Timing, time_calls
 
 
 class PartitionedModel(
+    Serviced,
     InProcess,
     Hinted,
     error=ArtifactError,
@@ -62,6 +64,7 @@ class PartitionedModel(
             sum(plan.values[number].bytes for number in part.crossing) for part in plan.parts
         ]
         self._ends = [number for _, number in plan.outputs]
+        self._call: Callable[..., list[Array]] = self._computed
         self._lock = threading.Lock()
         self._runs = self._transferred = 0
         self._begun = [0] * len(parts)
@@ -98,7 +101,7 @@ class PartitionedModel(
         `ProviderError` where another provider raises, or returns what is not of the types that the
         graph has.
         """
-        found = self._computed(bound(self.inputs, arguments, named).values())
+        found = self._call(bound(self.inputs, arguments, named).values())
         results = tuple(
             [
                 result.copy() if copied else result
@@ -121,7 +124,7 @@ class PartitionedModel(
                 hint="call the model, which returns new arrays",
             )  # fmt: skip
         self._checked([*given, *results])
-        for result, found in zip(results, self._computed(given), strict=True):
+        for result, found in zip(results, self._call(given), strict=True):
             np.copyto(HOST_MEMORY.array(HOST_MEMORY.view(result, "out")), found)
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
@@ -198,6 +201,17 @@ class PartitionedModel(
                 for number in range(begun):
                     self._begun[number] += 1
         return [held[end] for end in self._ends]
+
+    @property
+    def _program(self) -> str:
+        return self._plan.model
+
+    def _origins(self) -> list[str]:
+        own = [part for part in self.parts if isinstance(part, Model)]
+        return [origin.kind for part in own for origin in part.kernels.values()]
+
+    def _count(self, counts: CallCounts) -> None:
+        self._call = counts.counted(self._computed)
 
     def __repr__(self) -> str:
         return f"<PartitionedModel {self._plan.model}: {len(self.parts)} parts>"
