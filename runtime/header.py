@@ -1,13 +1,23 @@
-"""The C header of the programs of a library."""
+"""The C header of a library or object file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..base import __version__
 from ..base.text import printable
+from ..target import FEATURES, CpuTarget
 from .guards import FIRST_GUARD, Guard
-from .signature import OK, UNUSABLE_WORKSPACE, WORKSPACE_ALIGNMENT, Argument, Signature
+from .host import CPUINFO
+from .signature import (
+    ABI_VERSION,
+    OK,
+    UNUSABLE_WORKSPACE,
+    WORKSPACE_ALIGNMENT,
+    Argument,
+    Signature,
+)
 
 
 class WeightsNote(NamedTuple):
@@ -26,23 +36,36 @@ class Declared(NamedTuple):
     guards: Sequence[Guard] = ()
 
 
-def c_header(*programs: Declared, name: str | None = None) -> str:
-    """The C header: declares programs and their packing functions, documents the arguments.
+def c_header(
+    name: str, file: str, target: CpuTarget, programs: Sequence[Declared], *, openmp: bool
+) -> str:
+    """The C header of a `file` with code for a target, which calls `openmp` or not.
 
-    `name` is that of the library, by default that of the first program.
+    It declares the programs and their packing functions, documents the arguments, and defines
+    `<name>_runs_here`, which says whether the processor has what the code needs.
     """
-    guard = f"TILEWRIGHT_{programs[0].signature.name if name is None else name}_H"
+    guard = f"TILEWRIGHT_{name}_H"
     return "\n".join(
         [
             f"#ifndef {guard}",
             f"#define {guard}",
             "",
             "#include <stdint.h>",
+            "#include <stdio.h>",
+            "#include <string.h>",
             "",
             "#ifdef __cplusplus",
             'extern "C" {',
             "#endif",
+            "",
+            "/*",
+            f" * Code for {target}",
+            f" * by Tilewright {__version__}, calling convention {ABI_VERSION}.",
+            f" * Link {_shown(file)} -lm{' -lgomp' if openmp else ''}",
+            " */",
             *(line for program in programs for line in _declaration(program)),
+            "",
+            *_check(f"{name}_runs_here", target),
             "",
             "#ifdef __cplusplus",
             "}",
@@ -76,6 +99,49 @@ def _declaration(program: Declared) -> list[str]:
         *(f"{f.c_declaration()};" for f in functions),
     ]
 
+
+def _check(function: str, target: CpuTarget) -> list[str]:
+    """A function that looks for the features where `check_machine` does."""
+    flags = [FEATURES[name].flag for name in target.features]
+    rows = [flags[start : start + _PER_LINE] for start in range(0, len(flags), _PER_LINE)]
+    needed = ["        " + "".join(f'" {flag} ", ' for flag in row).rstrip() for row in rows]
+    return [
+        *_CHECK_NOTE,
+        f"static inline int {function}(void) {{",
+        *([*_NEEDED, *needed, *_FIND] if flags else _RUNS),
+        "}",
+    ]
+
+
+_CHECK_NOTE = [
+    "/*",
+    " * Returns 1 if this processor has the features that the code needs, and 0 if it has not, or",
+    f" * if the system does not say: Linux does, in {CPUINFO}. Call it before anything else.",
+    " */",
+]
+_PER_LINE = 5
+_RUNS = ["    return 1;"]
+_NEEDED = ["    static const char *const needed[] = {"]
+_FIND = f"""\
+    }};
+    const size_t count = sizeof needed / sizeof *needed;
+    size_t found = 0, length;
+    char line[8192];
+    FILE *const file = fopen("{CPUINFO}", "r");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line - 1, file))
+        if (!strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)) {{
+            length = strcspn(line, "\\n");
+            line[length] = ' ';
+            line[length + 1] = 0;
+            while (found < count && strstr(line, needed[found]))
+                found++;
+            break;
+        }}
+    fclose(file);
+    return found == count;
+""".splitlines()
 
 _WORKSPACE_NOTE = [
     " * A workspace is for one call at a time and overlaps with no argument. It has at least the",

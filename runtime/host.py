@@ -57,15 +57,18 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
 
 
 def cpu_fact(cpuinfo: Path, *names: str) -> str | None:
-    """The first processor's entry under one of these names in `cpuinfo`, or `None`."""
+    """The first processor's entry under one of these names in `cpuinfo`, or `None`.
+
+    The system writes the file as it is read, which takes long where there are many processors.
+    """
     try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+        with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                if key.strip() in names:
+                    return value
     except OSError:
-        return None
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in names:
-            return value
+        pass
     return None
 
 

@@ -24,6 +24,7 @@ from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.signature import C_TYPES, Argument, Signature
+from tilewright.target import CpuTarget
 
 Array = Any
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -52,6 +53,14 @@ class Call:
     arguments: Sequence[Any]
 
 
+def header_of(compiled: Compiled, file: str) -> str:
+    """The header of a compiled kernel in an object file."""
+    return c_header(
+        compiled.signature.name, file, CpuTarget.of(compiled.target),
+        [Declared(compiled.signature)], openmp=runs_parallel(compiled),
+    )  # fmt: skip
+
+
 def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     """The outputs after each call, in order. Raises `AssertionError` where one fails."""
     lines = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
@@ -60,7 +69,7 @@ def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     for n, call in enumerate(calls):
         object_file, header = folder / f"k{n}.o", folder / f"k{n}.h"
         object_file.write_bytes(call.compiled.image)
-        header.write_text(c_header(Declared(call.compiled.signature)), encoding="utf-8")
+        header.write_text(header_of(call.compiled, object_file.name), encoding="utf-8")
         objects.append(str(object_file))
         lines += [f'#include "{header.name}"', *_function(n, call)]
         for argument, value in zip(call.compiled.signature.arguments, call.arguments, strict=True):

@@ -29,7 +29,9 @@ from tilewright.building.build import build_library
 from tilewright.codegen.cpu.library import is_system_name
 from tilewright.runtime import Argument, Signature, cpu_runtime, load
 from tilewright.runtime.header import Declared, c_header
+from tilewright.runtime.host import cpu_flags
 from tilewright.runtime.host_memory import HOST_MEMORY
+from tilewright.target import FEATURES, CpuTarget
 
 SERIAL = "cpu -threads=1"
 pytestmark = pytest.mark.skipif(
@@ -670,15 +672,56 @@ def test_arguments_of_any_name_have_a_header_that_compiles(
     tmp_path: Path, compiler: list[str]
 ) -> None:
     inputs = tuple(Argument(name, "uint8", (3,)) for name in NAMES.split())
-    header = c_header(
-        Declared(Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64))
-    )
+    signature = Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64)
+    target = CpuTarget.named("znver4", threads=2)
+    header = c_header("k", "k.so", target, [Declared(signature)], openmp=True)
     (tmp_path / "k.c").write_text(header + "int main(void) { return 0; }\n")
     command = [*compiler, "-Wall", "-Werror", "-fsyntax-only", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if "unrecognized" in done.stderr or "cc1plus" in done.stderr:
         pytest.skip(f"the compiler cannot do {compiler[1:]}")
     assert done.returncode == 0, done.stderr
+
+
+CALLER = """
+#include "adds.h"
+#include "neoverse_n1.h"
+#include "sapphirerapids.h"
+#include "x86_64.h"
+
+int main() {
+    int32_t x[4] = {1, 2, 3, 4}, y[4];
+    if (!adds_runs_here() || adds(x, y, NULL))
+        return 1;
+    printf("%d %d %d %d", y[3], neoverse_n1_runs_here(), sapphirerapids_runs_here(),
+           x86_64_runs_here());
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("compiler", [["cc", "-xc"], ["cc", "-xc++"]])
+def test_callers_in_c_and_cpp_ask_whether_the_processor_will_do(
+    tmp_path: Path, compiler: list[str]
+) -> None:
+    build_at(tmp_path / "adds.so", 5)
+    flags, expected = cpu_flags(), ["9"]
+    for mcpu in ("neoverse-n1", "sapphirerapids", "x86-64"):
+        target, name = CpuTarget.named(mcpu), mcpu.replace("-", "_")
+        header = c_header(name, f"{name}.so", target, [Declared(Signature(name, ()))], openmp=False)
+        (tmp_path / f"{name}.h").write_text(header)
+        needed = {FEATURES[feature].flag for feature in target.features}
+        expected.append(str(int(flags is not None and needed <= flags)))
+    (tmp_path / "main.c").write_text(CALLER)
+    command = [*compiler, "-Wall", "-Werror", "-c", "main.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "cc1plus" in done.stderr:
+        pytest.skip("the compiler has no C++")
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["cc", "main.o", "./adds.so", "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    called = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert called.stdout.split() == expected
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -140,8 +140,11 @@ def _header(
         return None
     name = declared[0].signature.name
     if len(programs) > 1:
-        name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
-    return File(path.with_suffix(".h"), c_header(*declared, name=name).encode())
+        name = re.sub(r"\W|^(?=\d)", "_", path.stem, flags=re.ASCII)
+    target = CpuTarget.of(programs[0].target)
+    parallel = any(runs_parallel(compiled) for compiled in programs)
+    text = c_header(name, path.name, target, declared, openmp=parallel)
+    return File(path.with_suffix(".h"), text.encode())
 
 
 def _described(programs: Sequence[Compiled]) -> bytes:

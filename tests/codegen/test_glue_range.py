@@ -21,6 +21,7 @@ from tilewright.runtime import Argument
 from tilewright.runtime.header import Declared, c_header
 from tilewright.runtime.host_memory import HOST_MEMORY
 from tilewright.runtime.ranges import make_range_check
+from tilewright.target import CpuTarget
 from tilewright.tir.ir import Func
 
 from ..refusals import refused
@@ -194,7 +195,8 @@ def test_packed_indices_are_checked_as_they_are_packed_and_called() -> None:
 
 
 def test_a_header_says_which_values_are_right() -> None:
-    header = c_header(Declared(signature_of(gather())))
+    program = Declared(signature_of(gather()))
+    header = c_header("g", "g.so", CpuTarget.named("x86-64"), [program], openmp=False)
     assert " * idx: in tensor int32[4][6], values from 0 to 99\n" in header
     assert " * Values are not checked" in header
     assert "values" not in header.partition("idx:")[0]

@@ -11,9 +11,8 @@ import pytest
 import tilewright as tw
 from tilewright import ops
 from tilewright.codegen.cpu.generator import runs_parallel
-from tilewright.runtime.header import Declared, c_header
 
-from ..emulator import Call, emulated, run
+from ..emulator import Call, emulated, header_of, run
 from ..long import first_of
 from . import aarch64
 from .cases import GROUPS, Cases
@@ -60,7 +59,7 @@ def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
     target, code = f"cpu -mcpu={mcpu} -threads=1", tmp_path / "m.o"
     built = tw.build_library(func, code, target, allow=("model",), object_file=True)
     kernel = aarch64.compiled(func, mcpu, "model", func.name)
-    assert built.files[1].read_text(encoding="utf-8") == c_header(Declared(kernel.signature))
+    assert built.files[1].read_text(encoding="utf-8") == header_of(kernel, "m.o")
     result = np.zeros(case.wanted[0].shape, np.float32)
     call = Call(replace(kernel, image=code.read_bytes()), [*case.inputs, result])
     ((found,),) = run([call], mcpu, tmp_path)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.base import __version__
 from tilewright.base.errors import ArgumentError, ArtifactError, KernelError
 from tilewright.base.files import File, read_some, replace_files
 from tilewright.runtime import Argument, Origin, Signature, cpu_runtime, load, loader
@@ -66,6 +67,11 @@ def library(tmp_path: Path) -> Path:
     return path
 
 
+def header_of(signature: Signature, target: CpuTarget = GENERIC) -> str:
+    name = signature.name
+    return c_header(name, f"{name}.so", target, [Declared(signature)], openmp=False)
+
+
 def write(
     path: Path,
     signature: Signature = SIGNATURE,
@@ -92,7 +98,7 @@ def describe(
     toolchain = changes.pop("toolchain", TOOLCHAIN)
     provenance = replace(PROVENANCE, **changes)
     code = File(path, path.read_bytes())
-    header = File(path.with_suffix(".h"), c_header(Declared(signature)).encode())
+    header = File(path.with_suffix(".h"), header_of(signature, target).encode())
     content = ProgramContent(signature, {"openmp": openmp}, provenance)
     _, *files = artifact_files(code, target, toolchain, [content], header)
     replace_files(files)
@@ -609,10 +615,18 @@ HEADER = """\
 #define TILEWRIGHT_add_H
 
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * Code for cpu -mcpu=x86-64-v2 -threads=1
+ * by Tilewright VERSION, calling convention 3.
+ * Link add.so -lm
+ */
 
 /*
  * a: in tensor float32[2][3], strides (8, 1) elements
@@ -629,12 +643,40 @@ extern "C" {
 #define add_WORKSPACE_BYTES 0
 int32_t add(const float *a_in, int32_t s_in, float *c_out, void *workspace);
 
+/*
+ * Returns 1 if this processor has the features that the code needs, and 0 if it has not, or
+ * if the system does not say: Linux does, in /proc/cpuinfo. Call it before anything else.
+ */
+static inline int add_runs_here(void) {
+    static const char *const needed[] = {
+        " cx16 ", " popcnt ", " pni ", " ssse3 ", " sse4_1 ",
+        " sse4_2 ",
+    };
+    const size_t count = sizeof needed / sizeof *needed;
+    size_t found = 0, length;
+    char line[8192];
+    FILE *const file = fopen("/proc/cpuinfo", "r");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line - 1, file))
+        if (!strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)) {
+            length = strcspn(line, "\\n");
+            line[length] = ' ';
+            line[length + 1] = 0;
+            while (found < count && strstr(line, needed[found]))
+                found++;
+            break;
+        }
+    fclose(file);
+    return found == count;
+}
+
 #ifdef __cplusplus
 }
 #endif
 
 #endif /* TILEWRIGHT_add_H */
-"""
+""".replace("VERSION", __version__)
 SOURCE = """\
 #include "add.h"
 const char add_description[] = DESCRIPTION;
@@ -647,13 +689,11 @@ int32_t add(const float *a, int32_t s, float *c, void *workspace) {
 
 
 def test_the_header_declares_the_kernel() -> None:
-    assert c_header(Declared(ADD)) == HEADER
+    assert header_of(ADD, CpuTarget.named("x86-64-v2", threads=1)) == HEADER
 
 
 def defines(signature: Signature) -> list[str]:
-    return [
-        line for line in c_header(Declared(signature)).splitlines() if line.startswith("#define ")
-    ]
+    return [line for line in header_of(signature).splitlines() if line.startswith("#define ")]
 
 
 def test_names_that_differ_in_case_have_constants_of_their_own() -> None:
