@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from .errors import ArtifactError, TilewrightError
+from .errors import ArtifactError, OutOfMemoryError, TilewrightError
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _DATABASE = b"SQLite format 3\0"
@@ -42,8 +42,9 @@ def open_regular(
     """Open a regular file for reading; returns it and its size in bytes.
 
     Symbolic links are followed. Anything else is refused without waiting: reading a pipe may block
-    for ever, and a device may have no end. Raises `FileNotFoundError` if there is no file, and
-    `error`, also where reading fails; with a hint for what is no regular file.
+    for ever, and a device may have no end. Raises `FileNotFoundError` if there is no file,
+    `OutOfMemoryError` where it cannot be mapped, and `error`, also where reading fails; with a hint
+    for what is no regular file.
     """
     try:
         descriptor = os.open(path, _OPEN)
@@ -60,6 +61,10 @@ def open_regular(
         with open(descriptor, "rb", closefd=False) as file:
             yield file, facts.st_size
     except OSError as failure:
+        if failure.errno == errno.ENOMEM:  # a file that is mapped
+            raise OutOfMemoryError(
+                "{0}: no memory to map it", path, hint="free some memory"
+            ) from failure
         raise error("cannot read {0}: {1}", path, failure.strerror or failure) from failure
     finally:
         os.close(descriptor)
@@ -68,9 +73,13 @@ def open_regular(
 def read_some(file: BinaryIO, size: int) -> bytes:
     """Read up to `size` bytes of a file from `open_regular`.
 
-    Returns nothing if a system file, such as /proc/kmsg, has nothing to read yet.
+    Takes no memory for more than the file has. Returns nothing if a system file, such as
+    /proc/kmsg, has nothing to read yet.
     """
-    return file.read(size) or b""
+    first = min(size, os.fstat(file.fileno()).st_size + 1)
+    content = file.read(first) or b""
+    more = len(content) == first < size  # it has grown, or is a system file without a size
+    return content + (file.read(size - first) or b"") if more else content
 
 
 _KINDS = {

@@ -15,6 +15,7 @@ from typing import Any
 from ..base.errors import ArgumentError, ArtifactError
 from .artifact import part_place, read_artifact
 from .library import ArtifactContent, Loaded, LoadedLibrary, opened, whole
+from .memory import memory_for
 from .stored_partition import check_allowed, part_path
 from .target_runtime import runtime_for
 from .weights_file import map_weights, weights_path
@@ -59,10 +60,12 @@ def load(
     Raises `ArtifactError` for code, weights or a manifest that is missing, damaged or of another
     version, for an unknown kind of target, or for a machine with instructions that this one does
     not have, `ProviderError` for a part whose provider is forbidden, not there, or of a version
-    that does not take it, and `ArgumentError` for a `device` that is none, `trust_indices` of a
-    model, or `never` that has no names.
+    that does not take it, `OutOfMemoryError`, and `ArgumentError` for a `device` that is none,
+    `trust_indices` of a model, or `never` that has no names.
     """
-    loaded = _load(Path(path).absolute(), trust_indices, device, never)
+    place = Path(path).absolute()
+    with memory_for("{0}: no memory to load it", place):
+        loaded = _load(place, trust_indices, device, never)
     if counting:
         loaded.count_calls()
     return loaded

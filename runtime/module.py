@@ -143,7 +143,7 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
         if glue is not None and isinstance(self._kernel, NativeKernel):
             self._fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
         self.entry: Callable[..., None] = self._kernel if self._fast is None else self._fast
-        self._call_with = self._with_options
+        self._call_with: Callable[[tuple[Any, ...], dict[str, Any]], None] = self._with_options
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
         """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.

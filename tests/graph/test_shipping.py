@@ -106,6 +106,32 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
         }
 
 
+NO_MEMORY = """
+import sys
+import tilewright as tw
+from tilewright.base.process import limit_memory, unlimit_memory
+tw.load  # imported before
+for size in (0, 1 << 20, 64 << 20):
+    limit_memory(size)
+    try:
+        print(tw.load(sys.argv[1]).module.signature.name)
+    except tw.OutOfMemoryError as error:
+        print(type(error).__name__)
+    unlimit_memory()
+"""
+
+
+def test_a_load_may_find_no_memory(tmp_path: Path) -> None:
+    b = Builder("table")
+    rows = b.constant(np.ones((2, 1 << 19), np.float32), "float32")  # 4 MB
+    graph = b.graph({"y": b.add("take", rows, b.input("i", TensorType("int64", (1,))), axis=0)})
+    path = written(graph, tmp_path / "table.so")
+    tw.load(path)
+    command = [sys.executable, "-c", NO_MEMORY, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["OutOfMemoryError", "OutOfMemoryError", "table"]
+
+
 def test_threads_of_kernels_are_connected(tmp_path: Path) -> None:
     graph = layers(rows=512)
     path = written(graph, tmp_path / "layers.so", "cpu -threads=2")
