@@ -13,13 +13,13 @@ from importlib import import_module
 from types import ModuleType
 
 
-def html(value: object) -> str | None:
+def html(value: object) -> str:
     """The picture of a value as HTML; the method `_repr_html_` of classes that have one.
 
-    `None` where there is no lab: IPython then shows the text.
+    Raises `NotImplementedError` where there is no lab: IPython then shows the text.
     """
     if (views := _of_lab("pictures.views")) is None:
-        return None
+        raise NotImplementedError("there is no lab")
     picture: str = views.html_of(value)
     return picture
 

@@ -4,7 +4,8 @@ Kernels of random shapes are tuned by a trial each, and built from these records
 by a process that has no caches. Its files are measured, and loaded by processes of their own: the
 time is that of the first `load`, after the import of the runtime. So is a model with large weights,
 whose digests are computed while they are mapped; the same bytes, read and hashed in one piece, are
-beside it.
+beside it. The wheel of the runtime is built, and calls of a kernel of one element are timed, counted
+and not.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,10 @@ from .shapes import cases
 
 LIBRARY_BYTES = 1 << 20
 """At most, of a library of 24 kernels."""
+WHEEL_BYTES = 400_000
+"""At most, of the runtime."""
+SOURCE = Path(__file__).resolve().parent.parent / "packaging/runtime"
+_CALLS = 2000
 
 BUILD = """
 import json, resource, sys, time
@@ -97,6 +105,25 @@ def loads(rounds: int, *files: tuple[str, Path]) -> list[list[list[float]]]:
     return found
 
 
+def wheel(folder: Path) -> Path:
+    """Build the wheel of the runtime. Nothing of an earlier build gets into it."""
+    shutil.rmtree(SOURCE / "build", ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, SOURCE]
+    subprocess.run(command, check=True)
+    return next(folder.glob("*.whl"))
+
+
+def calls(folder: Path, rounds: int) -> tuple[float, float]:
+    """Seconds of a call with three arrays of a loaded kernel, and of one that is counted."""
+    path = folder / "one_element.so"
+    tw.build_library(tw.ops.add_relu_func(1), path, "cpu -threads=1", allow=("default",))
+    arrays = [np.zeros(1, np.float32) for _ in range(3)]
+    pair = [partial(tw.load(path, counting=counted), *arrays) for counted in (False, True)]
+    times = [[timeit(call, number=_CALLS) / _CALLS for call in pair] for _ in range(rounds)]
+    bare, counted = (statistics.median(own) for own in zip(*times, strict=True))
+    return bare, counted
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernels", type=int, default=24)
@@ -147,6 +174,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f" ({format_seconds(min(own))} to {format_seconds(max(own))}),"
                 f" {format_seconds(spent)} of processors"
             )
+        bare, counted = calls(folder, given.rounds)
+        print(f"call of a kernel of one element: {format_seconds(bare)}, counted "
+              f"{format_seconds(counted)}")  # fmt: skip
+        print(f"wheel of the runtime: {format_bytes(wheel(folder).stat().st_size)}, at most "
+              f"{format_bytes(WHEEL_BYTES)}")  # fmt: skip
         print(f"weights: {format_bytes(held.stat().st_size)}; a kernel may take 10 ms, and a model "
               "with 100 MB of weights 100 ms")  # fmt: skip
 
