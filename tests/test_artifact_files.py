@@ -724,6 +724,32 @@ def test_callers_in_c_and_cpp_ask_whether_the_processor_will_do(
     assert called.stdout.split() == expected
 
 
+PRODUCT = """
+#include "matmul.h"
+int main(void) {
+    static float a[64 * 64], b[64 * 64], c[64 * 64];
+    return matmul(a, b, c, NULL);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_program_in_c_links_what_the_header_says(tmp_path: Path) -> None:
+    path = tmp_path / "matmul.so"
+    build_library(tw.ops.matmul_func(64, 64, 64), path, "cpu -threads=2", allow=("default",))
+    (said,) = re.findall(r" \* Link (.*)", path.with_suffix(".h").read_text())
+    (tmp_path / "main.c").write_text(PRODUCT)
+
+    def linked(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["cc", "main.c", *words, "-o", "main", "-Wl,-rpath,."]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert said.split() == ["matmul.so", "-lm", "-lgomp"]
+    assert "GOMP_parallel" in linked("matmul.so", "-lm").stderr
+    assert linked(*said.split()).returncode == 0
+    subprocess.run(["./main"], cwd=tmp_path, check=True)
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_program_in_c_provides_the_workspace(tmp_path: Path) -> None:
     build_library(two_steps(), tmp_path / "two_steps.so", SERIAL)

@@ -16,6 +16,7 @@ from tilewright.graph import Builder, TensorType
 from tilewright.runtime import Argument
 from tilewright.runtime.model import Model
 
+from ..codegen.cuda.emulated import emulated_device
 from .conftest import Probe
 
 SERIAL = "cpu -threads=1"
@@ -142,3 +143,11 @@ def test_a_model_is_warmed_up_and_counted(model: Model, capfd: pytest.CaptureFix
     assert dict(told.kernels) == {"default": len(model.kernels)}
     assert str(told).startswith("rows: ready; kernels: ")
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_kernel_of_a_device_is_warmed_up() -> None:
+    with emulated_device() as faults:
+        module = tw.build(tw.ops.add_relu_func(64), "cuda -arch=sm_90a", allow=("default",))
+        module.warm_up()
+        assert module.ready
+        assert faults == []
