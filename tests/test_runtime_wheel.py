@@ -155,7 +155,7 @@ def test_a_deployment_has_numpy_and_the_wheel_alone(
     pip("--python", python, "install", "--no-index", "--no-compile", wheel, cwd=tmp_path)
     assert pip("--python", python, "check", cwd=tmp_path) == "No broken requirements found.\n"
     told = run(python, "-c", DEPLOYED, cwd=shipped.folder).splitlines()
-    assert told == ["True True 100 1", "True", "no picture", "numpy tilewright_runtime"]
+    assert told == ["True True 101 1", "True", "no picture", "numpy tilewright_runtime"]
     check_results(shipped)
 
 

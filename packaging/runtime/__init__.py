@@ -23,8 +23,10 @@ from .base.errors import (
     UnsupportedError,
 )
 from .runtime import Module, keep_freed_memory, load
+from .runtime.library import LoadedLibrary
 from .runtime.model import Model
 from .runtime.partitioned import PartitionedModel
+from .runtime.verification import verify
 
 __all__ = [
     "ArgumentError",
@@ -32,6 +34,7 @@ __all__ = [
     "DeviceError",
     "GuardError",
     "KernelError",
+    "LoadedLibrary",
     "Model",
     "ModelError",
     "Module",
@@ -44,4 +47,5 @@ __all__ = [
     "errors",
     "keep_freed_memory",
     "load",
+    "verify",
 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,25 @@ def test_a_model_is_warmed_up_and_counted(model: Model, capfd: pytest.CaptureFix
     assert dict(told.kernels) == {"default": len(model.kernels)}
     assert str(told).startswith("rows: ready; kernels: ")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no linker here")
+def test_a_warm_up_compares_with_the_results_of_the_build(tmp_path: Path) -> None:
+    sizes = {"small": 16, "large": 32}
+    programs = [replace(tw.ops.add_relu_func(n), name=name) for name, n in sizes.items()]
+    tw.build_library(programs, tmp_path / "ops.so", SERIAL, allow=("default",))
+    library = tw.load(tmp_path / "ops.so", counting=True)
+    fixture = library["small"].fixture
+    assert fixture is not None
+    library["small"].fixture = replace(fixture, seed=fixture.seed + 1)
+    with pytest.raises(tw.ArtifactError):
+        library.warm_up()
+    states = [library.ready]
+    library["small"].fixture = fixture
+    library.warm_up()
+    states.append(library.ready)
+    assert states == [False, True]
+    assert [report.calls for report in library.report().values()] == [2, 1]
 
 
 def test_a_kernel_of_a_device_is_warmed_up() -> None:
