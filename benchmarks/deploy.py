@@ -4,8 +4,7 @@ Kernels of random shapes are tuned by a trial each, and built from these records
 by a process that has no caches. Its files are measured, and loaded by processes of their own: the
 time is that of the first `load`, after the import of the runtime. So is a model with large weights,
 whose digests are computed while they are mapped; the same bytes, read and hashed in one piece, are
-beside it. Then the wheel of the runtime is built, and a kernel of one element is called, counted and
-not.
+beside it. Then the wheel of the runtime is built, and calls are timed that are counted and not.
 """
 
 from __future__ import annotations
