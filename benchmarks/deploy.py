@@ -107,8 +107,8 @@ def loads(rounds: int, *files: tuple[str, Path]) -> list[list[list[float]]]:
 def wheel(folder: Path) -> Path:
     """Build the wheel of the runtime. Nothing of an earlier build gets into it."""
     shutil.rmtree(SOURCE / "build", ignore_errors=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, SOURCE]
-    subprocess.run(command, check=True)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    subprocess.run([*command, "-w", folder, SOURCE], check=True)
     return next(folder.glob("*.whl"))
 
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
 
 from ..base.durations import format_seconds
 from ..base.text import count
@@ -19,6 +19,7 @@ from ..base.text import count
 if TYPE_CHECKING:
     from .fixture import Fixture
     from .guards import Guard
+    from .library import Loaded
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -112,7 +113,7 @@ class Serviced(ABC):
         """
         from .fixture import try_out  # it knows the kinds of programs
 
-        try_out(self)
+        try_out(cast("Loaded", self))
         self._ready = True
 
     def count_calls(self) -> None:
