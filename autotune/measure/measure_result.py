@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...base.errors import TuningError
 from ...codegen.compiled import Launch
 from ...runtime.measure.comparison import CheckResult
+from ...runtime.timer import TimingOptions
 from ...schedule import Trace
 from ...tuning_db.outcome import Outcome
 
@@ -57,6 +58,16 @@ class MeasureConfig:
     reference_timeout: float = 300.0
     start_timeout: float = 60.0
     seed: int = 0
+
+    def timing(self, best_seconds: float | None) -> TimingOptions:
+        """How a candidate is timed where `best_seconds` is the time to beat."""
+        return {
+            "min_samples": self.min_samples,
+            "max_samples": self.max_samples,
+            "budget_seconds": self.timing_seconds,
+            "min_sample_seconds": self.sample_seconds,
+            "stop_above": None if best_seconds is None else self.slack * best_seconds,
+        }
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

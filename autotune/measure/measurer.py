@@ -235,21 +235,12 @@ class Measurer:
         return self.reference_seconds
 
     def _run(self, kernel: Kernel, best_seconds: float | None) -> MeasureResult:
-        config = self.config
-        fields = {
-            "do": "run",
-            **kernel.form(),
-            "stop_above": None if best_seconds is None else config.slack * best_seconds,
-            "min_samples": config.min_samples,
-            "max_samples": config.max_samples,
-            "timing_seconds": config.timing_seconds,
-            "sample_seconds": config.sample_seconds,
-        }
+        fields = {"do": "run", **kernel.form(), "timing": self.config.timing(best_seconds)}
         answer = self._ask_runner(Message(fields, kernel.image), self._patience(best_seconds))
         if not _is_ok(answer):
             return _failed(answer, Outcome.RUN_TIMEOUT, "running it")
         timed = answer.fields
-        seconds: float = timed["median"]
+        seconds: float = timed["seconds"]
         check = None
         if best_seconds is None or seconds < best_seconds:
             verdict = self._check(kernel)

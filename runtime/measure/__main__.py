@@ -58,15 +58,15 @@ def _tell(text: str) -> None:
 
 def _bench(folder: Path, replies: int) -> int:
     """The process that measures: answers messages, a line each, until its input ends."""
-    from .bench import Bench
+    from .packed import PackedBench
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends this process
     with os.fdopen(replies, "wb") as out:
-        bench: Bench | None = None
+        bench: PackedBench | None = None
         for line in sys.stdin.buffer:
             try:
-                bench = bench or Bench(folder)
-                answer = dict(bench.answer(json.loads(line)))
+                bench = bench or PackedBench(folder)
+                answer = bench.answer(json.loads(line))
             except TilewrightError as error:
                 answer = {"refused": str(error)}
             out.write(json.dumps(answer).encode() + b"\n")

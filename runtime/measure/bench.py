@@ -1,219 +1,167 @@
-"""The process that runs the candidates of a pack: it is asked one thing at a time.
+"""The kernels of one program on this machine: run, checked and timed on the same arguments.
 
-A candidate that ends or blocks the process costs itself and this process, not the results.
+A session asks a runner for that (`autotune/measure/runner.py`), on this machine or another one, and
+a pack the process of `packed.py`. Each is a process of its own, and is asked one thing at a time: a
+candidate that ends or blocks it costs itself and this process, not the results.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ...base.errors import ArtifactError, DeviceError, KernelError, OutOfMemoryError
+from ...base.errors import BuildError, DeviceError, KernelError, OutOfMemoryError
 from ...base.process import collected_later
 from ..cuda_driver import LAUNCH_TIMEOUT
 from ..inputs import Arguments, Array
-from ..manifest import Manifest
 from ..module import Module
 from ..signature import Signature
-from ..target_runtime import TargetRuntime, runtime_for
+from ..target_runtime import TargetRuntime
+from ..timer import TimingOptions
 from .comparison import CheckResult, Deviation, Exact, check_outputs, deviation
 from .interleaved import time_loaded
-from .output_sample import OutputSample
-from .pack import PackedCandidate, PackedFile, load_packed, read_pack, read_packed
 
-Message = Mapping[str, Any]
+Answer = dict[str, Any]
+FAILURES = (KernelError, BuildError, MemoryError)
+"""What a candidate may raise; `failure` says which outcome that is."""
 
 
 class Bench:
-    """The candidates of a pack on this machine, their arguments and the expected results.
+    """The arguments of a program, and what kernels of it do with them.
 
-    Answers `begin` once, then `run` of a candidate, and `finals` of several.
+    `tolerance` is the largest error that rounding explains. On a device, the workspaces and packed
+    operands of a candidate may take `memory` bytes, by default half of what is free.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._pack = read_pack(folder)
-        self._answers: dict[str, Callable[[Message], Message]] = {
-            "begin": self._begin,
-            "run": self._run,
-            "finals": self._finals,
-        }
-        self._exact: Exact | None = None
+    def __init__(
+        self,
+        runtime: TargetRuntime,
+        arguments: Arguments,
+        tolerance: float,
+        memory: int | None = None,
+    ) -> None:
+        self.runtime, self.arguments, self.tolerance = runtime, arguments, tolerance
+        free = runtime.memory.free_bytes()
+        self.device_memory = None if free is None else memory or free // 2
 
-    def answer(self, message: Message) -> Message:
-        """The answer to a message, or the `outcome` and `error` of a candidate that failed.
+    @property
+    def signature(self) -> Signature:
+        return self.arguments.signature
 
-        With `lost`, this process cannot use its device any more. Raises `ArtifactError` for files
-        that are damaged.
-        """
-        try:
-            return self._answers[message["do"]](message)
-        except OutOfMemoryError as error:
-            return _failed("out_of_memory", error)
-        except DeviceError as error:
-            if not error.sticky:  # the device refuses to load or to launch it
-                return _failed("build_error", error)
-            late = error.code == LAUNCH_TIMEOUT
-            return {**_failed("run_timeout" if late else "crash", error), "lost": True}
-        except KernelError as error:
-            return _failed("crash", error)
-        except MemoryError:
-            return _failed("out_of_memory", "no memory to load or run it")
-
-    def _begin(self, _: Message) -> Message:
-        """Run the unscheduled program; its results are those to expect."""
-        manifest, module = self._loaded(self._pack.reference)
-        self._runtime: TargetRuntime = runtime_for(manifest.target)
-        self._signature: Signature = manifest.program.signature
-        self._arguments = Arguments(
-            self._signature, self._pack.seed, self._runtime.memory, positive=self._pack.positive
-        )
+    def run_reference(self, module: Module) -> tuple[float, list[Array]]:
+        """The seconds of the unscheduled program, and its results until something else runs."""
+        values = self._values(module)
 
         def run() -> None:
-            module(*self._values(module))
+            module(*values)
             module.synchronize()
 
-        seconds = self._runtime.timer.time_once(run)
-        self._expected: list[Array] = [a.copy() for a in self._arguments.outputs]
-        self._check_samples()
-        machine = {**self._runtime.machine(), **self._runtime.conditions()}
-        return {"reference_seconds": seconds, "machine": machine}
+        seconds = self.runtime.timer.time_once(run)
+        return seconds, self.arguments.outputs
 
-    def _check_samples(self) -> None:
-        """Compare the results of the unscheduled program with those of another machine's host."""
-        if self._pack.samples is None:
-            return
-        written = [a for a in self._signature.arguments if a.written]
-        if len(self._pack.samples) != len(written):
-            raise ArtifactError(
-                "pack: {0} samples, expected one of each output", len(self._pack.samples)
-            )
-        for data, argument, output in zip(self._pack.samples, written, self._expected, strict=True):
-            OutputSample.from_json(data, argument).check(output, self._pack.tolerance)
+    def run_wide(self, wide: Module, expected: Sequence[Array]) -> Exact:
+        """The results in wider arithmetic, and how far what is `expected` deviates from them."""
+        arguments = self.arguments.converted(wide.signature)
+        wide(*arguments.values)
+        wide.synchronize()
+        outputs = [a.copy() for a in arguments.outputs]
+        found = [deviation(a, a, b) for a, b in zip(expected, outputs, strict=True)]
+        return Exact(outputs, [Deviation(_finite(d.largest), _finite(d.rms)) for d in found])
 
-    def _run(self, message: Message) -> Message:
-        began = time.perf_counter()
-        candidate = self._pack.candidates[message["candidate"]]
-        module = self._candidate(candidate)
-        if isinstance(module, str):
-            return _failed("build_error", module)
-        check = self._checked(candidate, module)
-        told = {"check": check.to_json(), "machine": self._runtime.conditions()}
-        if not check.passed:
-            return {**told, **_failed("wrong_result", check.error or "wrong results")}
-        limits = self._pack.limits
-        with collected_later():
-            timing = self._runtime.timer.time_calls(
-                self._call(module),
-                min_samples=limits.min_samples,
-                max_samples=limits.max_samples,
-                budget_seconds=limits.timing_seconds,
-                min_sample_seconds=limits.sample_seconds,
-                stop_above=message["stop_above"],
-            )
-        return {
-            **told,
-            "outcome": "ok",
-            "samples": list(timing.samples),
-            "seconds": timing.median,
-            "took": time.perf_counter() - began,
-        }
-
-    def _finals(self, message: Message) -> Message:
-        modules = list[Module]()
-        for number in message["candidates"]:
-            module = self._candidate(self._pack.candidates[number])
-            if isinstance(module, str):
-                return _failed("build_error", module)
-            modules.append(module)
-        with collected_later():
-            samples = time_loaded(
-                [partial(self._call, module) for module in modules],
-                self._runtime.timer,
-                rounds=message["rounds"],
-                min_sample_seconds=self._pack.limits.sample_seconds,
-            )
-        return {"samples": samples}
-
-    def _call(self, module: Module) -> Callable[[], None]:
-        return module.bind(*self._values(module))
-
-    def _candidate(self, candidate: PackedCandidate) -> Module | str:
-        """The module of a candidate, or why this machine does not load it."""
-        assert candidate.file is not None, "what was not built is not asked for"
-        packed = read_packed(self._folder, candidate.file)
-        self._require_same_arguments(candidate.file, packed[0].program.signature)
-        try:
-            return load_packed(self._folder, candidate.file, packed)
-        except ArtifactError as error:
-            return str(error)
-
-    def _checked(self, candidate: PackedCandidate, module: Module) -> CheckResult:
-        arguments, factor = self._arguments, candidate.error_factor
-        arguments.reset()
+    def check(
+        self, module: Module, expected: Sequence[Array], exact: Exact | None, error_factor: float
+    ) -> CheckResult:
+        """Compare the results of a candidate with those of the unscheduled program."""
+        self._require_memory(module)
+        self.arguments.reset()
         module(*self._values(module))
         module.synchronize()
-        names = [a.name for a in self._signature.arguments if a.written]
-        results = arguments.outputs
-        check = check_outputs(results, self._expected, names, self._pack.tolerance, None, factor)
-        if not check.passed and self._pack.wide is not None:
-            results = [r.copy() for r in results]
-            exact = self._wide(self._pack.wide)
-            check = check_outputs(
-                results, self._expected, names, self._pack.tolerance, exact, factor
-            )
-        stray = arguments.stray_write()
+        names = [a.name for a in self.signature.arguments if a.written]
+        results = self.arguments.outputs
+        check = check_outputs(results, expected, names, self.tolerance, exact, error_factor)
+        stray = self.arguments.stray_write()
         if stray is None:
             return check
         error = f"it wrote beside argument {stray}"
         return CheckResult(False, check.max_error, check.tolerance, error)
 
-    def _wide(self, file: PackedFile) -> Exact:
-        """The results in wider arithmetic, computed when they are first needed."""
-        if self._exact is None:
-            manifest, module = self._loaded(file)
-            arguments = self._arguments.converted(manifest.program.signature)
-            module(*arguments.values)
-            module.synchronize()
-            outputs = [a.copy() for a in arguments.outputs]
-            found = [deviation(a, a, b) for a, b in zip(self._expected, outputs, strict=True)]
-            # An error that overflows is no measure of anything.
-            errors = [Deviation(_finite(d.largest), _finite(d.rms)) for d in found]
-            self._exact = Exact(outputs, errors)
-        return self._exact
+    def time(self, load: Callable[[], Module], options: TimingOptions) -> Answer:
+        """The times of a candidate: the median, in seconds per call, and the samples."""
+        began = time.perf_counter()
+        call = self._call(load)
+        with collected_later():
+            timing = self.runtime.timer.time_calls(call, **options)
+        return {
+            "outcome": "ok",
+            "samples": list(timing.samples),
+            "seconds": timing.median,
+            "stopped": timing.stopped,
+            "took": time.perf_counter() - began,
+        }
 
-    def _loaded(self, file: PackedFile) -> tuple[Manifest, Module]:
-        packed = read_packed(self._folder, file)
-        return packed[0], load_packed(self._folder, file, packed)
+    def interleave(
+        self, loads: Iterable[Callable[[], Module]], rounds: int, sample_seconds: float
+    ) -> Answer:
+        """The samples of several candidates, as `time_loaded` says."""
+        with collected_later():
+            samples = time_loaded(
+                [partial(self._call, load) for load in loads],
+                self.runtime.timer,
+                rounds=rounds,
+                min_sample_seconds=sample_seconds,
+            )
+        return {"samples": samples}
+
+    def _call(self, load: Callable[[], Module]) -> Callable[[], None]:
+        module = load()
+        self._require_memory(module)
+        return module.bind(*self._values(module))
+
+    def _require_memory(self, module: Module) -> None:
+        """Raise `OutOfMemoryError` for a candidate that takes too much of a device."""
+        extra, limit = module.signature.extra_bytes, self.device_memory
+        if limit is not None and extra > limit:
+            raise OutOfMemoryError(
+                "{0}: its workspaces and packed operands are {1} bytes; a candidate may take {2}",
+                module.signature.name,
+                extra,
+                limit,
+                hint="MeasureConfig.run_memory is the limit",
+            )
 
     def _values(self, module: Module) -> list[Any]:
         """The arguments of a module, the constant ones packed as its signature says."""
         return [
             value if a.packing is None else module.pack(a.name, value)
-            for a, value in zip(module.signature.arguments, self._arguments.values, strict=True)
+            for a, value in zip(module.signature.arguments, self.arguments.values, strict=True)
         ]
 
-    def _require_same_arguments(self, file: PackedFile, signature: Signature) -> None:
-        expected, found = (
-            [(a.name, a.kind, a.role) for a in s.arguments] for s in (self._signature, signature)
-        )
-        if expected != found:
-            raise ArtifactError(
-                "{0} has other arguments than the program: expected {1}, found {2}",
-                file.name,
-                self._signature.c_declaration(),
-                signature.c_declaration(),
-                hint="pack the candidates again",
-            )
+
+def failure(error: Exception) -> Answer:
+    """The outcome of a candidate that raised one of `FAILURES`, and why.
+
+    With `unusable`, this process cannot use its device any more.
+    """
+    match error:
+        case OutOfMemoryError():
+            return failed("out_of_memory", error)
+        case MemoryError():
+            return failed("out_of_memory", "no memory to load or run it")
+        case BuildError() | DeviceError(sticky=False):  # it is refused, or the device refuses it
+            return failed("build_error", error)
+        case DeviceError():
+            late = error.code == LAUNCH_TIMEOUT
+            return {**failed("run_timeout" if late else "crash", error), "unusable": True}
+        case _:
+            return failed("crash", error)
+
+
+def failed(outcome: str, error: object) -> Answer:
+    return {"outcome": outcome, "error": str(error)}
 
 
 def _finite(error: float) -> float:
-    return error if math.isfinite(error) else 0.0
-
-
-def _failed(outcome: str, error: object) -> dict[str, Any]:
-    return {"outcome": outcome, "error": str(error)}
+    return error if math.isfinite(error) else 0.0  # one that overflows is no measure of anything

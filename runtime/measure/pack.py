@@ -25,6 +25,7 @@ from ..artifact import read_artifact
 from ..manifest import Manifest
 from ..module import Module
 from ..target_runtime import runtime_for
+from ..timer import TimingOptions
 
 FORMAT = "tilewright-measure-pack"
 VERSION = 2
@@ -91,6 +92,16 @@ class Limits:
     margin: Amount
     rounds: Count
     final_seconds: Amount
+
+    def timing(self, stop_above: float | None) -> TimingOptions:
+        """How a candidate is timed that may be dropped once it is slower than `stop_above`."""
+        return {
+            "min_samples": self.min_samples,
+            "max_samples": self.max_samples,
+            "budget_seconds": self.timing_seconds,
+            "min_sample_seconds": self.sample_seconds,
+            "stop_above": stop_above,
+        }
 
 
 @dataclass(frozen=True)

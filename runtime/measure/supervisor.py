@@ -21,8 +21,8 @@ from ...base.durations import format_ratio, format_seconds
 from ...base.errors import ArtifactError, KernelError
 from ...base.process import NO_NUMPY_THREADS
 from ..timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
-from .bench import Message
 from .pack import Pack, read_pack
+from .packed import Message
 from .results import Results, ResultsFile, now, results_of
 
 START_TIMEOUT = 60.0
@@ -40,7 +40,7 @@ class Ended(Exception):
 
 
 class Measuring(Protocol):
-    """A process that measures (`Bench`)."""
+    """A process that measures (`PackedBench`)."""
 
     def ask(self, message: Message, seconds: float) -> Message:
         """The answer within `seconds`. Raises `Ended`, and `ArtifactError` for damaged files."""
@@ -130,6 +130,19 @@ class _Session:
         return self._process
 
     def _candidate(self, number: int) -> dict[str, Any]:
+        """The result of a candidate. Wrong ones count if a new process has them too.
+
+        A candidate that writes where it should not may spoil the next ones in its process.
+        """
+        said = self._asked(number)
+        if said["outcome"] == "wrong_result":
+            self.stop()
+            said = self._asked(number)
+            if said["outcome"] == "wrong_result":
+                self.stop()
+        return said
+
+    def _asked(self, number: int) -> dict[str, Any]:
         process, limits = self._ready(), self._pack.limits
         best = next(iter(self._file.results.accepted.values()), None)
         stop_above = None if best is None else limits.slack * best
@@ -139,7 +152,7 @@ class _Session:
         except Ended as error:
             self.stop()
             return {"outcome": error.outcome, "error": error.why}
-        if said.pop("lost", False):
+        if said.pop("unusable", False):
             self.stop()
         return said
 

@@ -34,8 +34,8 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.codegen.detect import resolve
 from tilewright.runtime.cuda_driver import driver_error, use_driver
 from tilewright.runtime.measure import supervisor
-from tilewright.runtime.measure.bench import Bench, Message
 from tilewright.runtime.measure.pack import read_pack
+from tilewright.runtime.measure.packed import Message, PackedBench
 from tilewright.runtime.measure.results import read_results
 from tilewright.runtime.measure.supervisor import Child, measure
 from tilewright.target import Target
@@ -90,7 +90,7 @@ class Here:
     """Measures in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self._bench = Bench(folder)
+        self._bench = PackedBench(folder)
 
     def ask(self, message: Message, seconds: float) -> Message:
         del seconds

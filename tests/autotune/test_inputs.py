@@ -10,6 +10,7 @@ import pytest
 from tilewright import Func, te
 from tilewright.autotune.measure.measure_result import Kernel
 from tilewright.autotune.measure.numeric_check import arguments_of
+from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.runner import _Program
 from tilewright.base import dtypes
 from tilewright.codegen.build import compile_func
@@ -123,11 +124,11 @@ def test_what_is_timed_does_not_check_the_values_of_indices() -> None:
     x = te.placeholder((50,), name="X")
     idx = te.placeholder((4,), "int32", name="idx", value_range=(0, 50))
     y = te.compute((4,), lambda i: x[idx[i]], name="Y")
-    compiled = compile_func(te.func([x, idx, y]), "cpu -threads=1")
-    program = object.__new__(_Program)
-    program._on_device = False
-    program.signature, program.target = compiled.signature, compiled.target
-    module = program.load(compiled.image, Kernel(b"", compiled.launches).form())
+    func = te.func([x, idx, y])
+    compiled = compile_func(func, "cpu -threads=1")
+    fields = {**program_fields(func, compiled.target), "seed": 0, "memory": 0, "outputs": -1}
+    form = Kernel(b"", compiled.launches).form()
+    module = _Program(fields).load(compiled.image, form)
     memory, found = np.arange(100, dtype=np.float32), np.zeros(4, np.float32)
     module(memory[:50], np.full(4, 75, np.int32), found)  # beyond its range, within the memory
     assert (found == 75).all()
