@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
@@ -16,6 +16,7 @@ from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
+from .cluster.cluster import Cluster, connected
 from .config import TuneConfig
 from .measure.numeric_check import require_tolerance
 from .result import BestResult, TuneResult
@@ -54,6 +55,7 @@ class _Options(TypedDict, total=False):
     callback: Callback | None
     config: TuneConfig | None
     progress: bool
+    cluster: Any
 
 
 @overload
@@ -110,6 +112,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     config: TuneConfig | None = None,
     progress: bool = True,
     background: bool = False,
+    cluster: Any = None,
 ) -> TuneResult | list[TuneResult] | TuningRun[Any, Any]:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
@@ -149,6 +152,10 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     The progress is shown while it lasts: live in a notebook and in a terminal, as lines on the
     standard error elsewhere; `progress=False` shows nothing. A `callback` is called besides.
 
+    With `cluster`, a `dask.distributed.Client` or the address of a scheduler, candidates are
+    measured by its workers in place of this machine, and `target` is theirs: `cpu` is the processor
+    that they have. A batch has as many times as many candidates as there are workers.
+
     With `background=True` a `TuningRun` is returned at once, and the session runs in a thread of
     this process: `run.best`, `run.stop()`, `run.result()`, `await run`.
 
@@ -162,10 +169,11 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     Raises `TuningError` for a budget that is none and where a program cannot be measured,
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
     no rule makes a schedule for it, `TargetError` for a target that this machine does not run, and
-    `DatabaseError`. Of a run in the background, what is not refused at once is raised by its
+    `DatabaseError`; `ClusterError` for a cluster without workers or scheduler. Of a run in the
+    background, what is not refused at once is raised by its
     `result`.
     """
-    with system_errors(TuningError, "preparing to tune"):
+    with system_errors(TuningError, "preparing to tune"), ExitStack() as opened_here:
         divide = not isinstance(func, HasKernels)
         if isinstance(func, HasKernels):
             runs = func.kernels()
@@ -175,7 +183,13 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         for program in programs:
             verify(program.func)
         shares = weights_of(weights, len(programs))
-        runnable = _runnable(target)
+        farm = None
+        if cluster is not None:
+            client = cluster
+            if isinstance(cluster, str):
+                client = opened_here.enter_context(connected(cluster))
+            farm = Cluster(client, target)
+        runnable = _runnable(target) if farm is None else farm.target
         kernels = Kernels(programs, shares, runnable, divide=divide)
         if trials is None and seconds is None:
             trials = TRIALS * len(kernels.tasks)
@@ -196,15 +210,17 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             resume,
             tolerance,
             config or TuneConfig(),
+            farm,
         )
         run_shows = background and progress and in_notebook()
         pictures = Pictures()
         shown = None
         if progress and not run_shows:
             shown = progress_here(pictures, background=background)
+        to_close = opened_here.pop_all()
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
-        with shown or nullcontext(), _system_errors(callback) as given:
+        with to_close, shown or nullcontext(), _system_errors(callback) as given:
             found = job.run(each_of(see, shown, given), stop, tunings)
         results = kernels.of_programs(found)
         return results if several else results[0]

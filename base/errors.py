@@ -514,3 +514,7 @@ class DatabaseError(TilewrightError):
 
 class TuningError(TilewrightError):
     """A tuning session that cannot start or continue."""
+
+
+class ClusterError(TuningError):
+    """A cluster without a scheduler, or without workers that measure; `data` names these."""

@@ -79,6 +79,13 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         ),
     ] = False,
     tolerance: Tolerance = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT",
+            help="The scheduler of a Dask cluster, whose workers measure in place of this machine.",
+        ),
+    ] = None,
     provider: Providers = None,
     place: Placements = None,
     never: Never = None,
@@ -121,6 +128,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
             resume=resume,
             tolerance=tolerance,
             progress=not as_json,
+            cluster=cluster,
         )
         results = found if isinstance(found, list) else [found]
         if as_json:

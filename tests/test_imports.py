@@ -78,6 +78,7 @@ LIBRARIES: dict[str, set[str]] = {
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
     "pycuda": {"runtime"},
+    "distributed": {"autotune"},
     "psutil": {"codegen", "tuning_db", "autotune"},
     "rich": {"autotune", "cli", "lab"},
     "typer": {"cli"},

@@ -578,7 +578,7 @@ def test_builders_and_the_runner_take_candidates(program: Func) -> None:
     config = MeasureConfig(builders=1, min_samples=1, max_samples=2)
     with Measurer(program, target, config) as measurer:
         requests = [BuildRequest.of(s.trace) for s in (tw.Schedule(program), schedule)]
-        measured = list(measurer.measure(requests, None))
+        measured = [result for _, result in measurer.measure(requests, None)]
         kernels = [m.kernel for m in measured if m.kernel is not None]
         interleaved = measurer.interleave(kernels, 2)
     assert [m.outcome for m in measured] == [Outcome.OK, Outcome.OK]

@@ -96,7 +96,8 @@ class Kernel(NamedTuple):
     """Compiled code of a candidate: its image and launches.
 
     `signature` is JSON, and may ask for packed operands; `None` is the program's. `error_factor` is
-    that of the `BuildRequest`. `resources` are those of a `Measurement`.
+    that of the `BuildRequest`. `resources` are those of a `Measurement`. Of one that a cluster
+    measured no code is here, and the `request` is what its workers build again.
     """
 
     image: bytes
@@ -104,6 +105,7 @@ class Kernel(NamedTuple):
     signature: str | None = None
     error_factor: float = 1.0
     resources: Mapping[str, Any] | None = None
+    request: BuildRequest | None = None
 
     def form(self) -> dict[str, Any]:
         """What it takes to run beside the image, as fields of a message."""
@@ -122,7 +124,8 @@ class MeasureResult:
     With the outcome `OK`, `seconds` is the median of `samples`, in seconds per call. Otherwise
     `seconds` is `None` and `error` the reason. `stopped` is set if timing was cut short because the
     candidate could not win. `check` is the result of its numeric check, if it had one; `kernel` its
-    code, if it was built.
+    code, if it was built. `environment` is the record (id) of the machine that measured it, `None`
+    for this one.
     """
 
     outcome: Outcome
@@ -132,6 +135,7 @@ class MeasureResult:
     stopped: bool = False
     check: CheckResult | None = None
     kernel: Kernel | None = None
+    environment: str | None = None
 
     def accepted(self, tolerance: float | None) -> bool:
         """Whether it was checked and its errors are accepted (see `Kernel.allows`)."""

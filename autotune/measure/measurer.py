@@ -27,6 +27,7 @@ from ...runtime.measure.comparison import CheckResult
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db.outcome import Outcome
+from .any_measurer import Numbered
 from .interchange import reference_program
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from .program_text import program_fields
@@ -64,7 +65,7 @@ class Measurer:
     `reference_seconds` is the time of the unscheduled program once it has run. `seconds_building`,
     `seconds_meanwhile`, `seconds_running` and `seconds_waiting` are the durations of waiting for
     builds, of other work meanwhile, of timed runs, and of waiting for the unscheduled program.
-    `timing` is set while a candidate runs.
+    `timing` is set while a candidate runs. `width` and `environment` are as in `AnyMeasurer`.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class Measurer:
         self.seconds_running = 0.0
         self.seconds_waiting = 0.0
         self.timing = False
+        self.width = 1
+        self.environment: str | None = None
         self.tick: Callable[[], None] = lambda: None
         self._tolerance = tolerance
         self._outputs = new_memory(signature_of(func))
@@ -125,20 +128,20 @@ class Measurer:
         requests: Sequence[BuildRequest],
         best_seconds: float | None,
         meanwhile: Iterable[None] = (),
-    ) -> Iterator[MeasureResult]:
-        """The result of each schedule, in order, as soon as it is known.
+    ) -> Iterator[Numbered]:
+        """The number and result of each schedule, in order, as soon as it is known.
 
         `best_seconds` is the time to beat. A candidate that beats it and all before it is compared
         with the unscheduled program. `meanwhile` is work for this process in short steps, done
         while builders work; all of it is done before anything is timed on this machine's
         processors.
         """
-        for built in self._to_time(requests, meanwhile):
+        for number, built in enumerate(self._to_time(requests, meanwhile)):
             if isinstance(built, MeasureResult):
-                yield built
+                yield number, built
                 continue
             measured = self.run(built, best_seconds)
-            yield measured
+            yield number, measured
             if measured.seconds is not None and measured.accepted(self._tolerance):
                 best_seconds = measured.seconds
 

@@ -17,9 +17,9 @@ from ...tir.ir import Func
 from ...tuning_db.gains import Gain, Gains
 from ...tuning_db.values import Baseline, ComparedSchedule, ScheduleRecord
 from ..config import MIN_FINALISTS, TuneConfig
+from ..measure.any_measurer import AnyMeasurer
 from ..measure.interchange import interchanged
 from ..measure.measure_result import BuildRequest, MeasureResult
-from ..measure.measurer import Measurer
 from ..records import schedule_record
 from ..search.remembered import chosen
 from ..search.search import Search
@@ -50,7 +50,7 @@ class FinalComparison:
     """
 
     config: TuneConfig
-    measurer: Measurer
+    measurer: AnyMeasurer
     recorder: Recorder
     fastest: Fastest
     rivals: Rivals
@@ -120,7 +120,7 @@ class FinalComparison:
     def _measured_again(self, chosen: Sequence[Earlier]) -> list[tuple[Earlier, MeasureResult]]:
         """Measure schedules of earlier calls, and how many times as long as then they take."""
         requests = [BuildRequest(e.schedule.trace, e.trace.error_factor) for e in chosen]
-        results = list(zip(chosen, self.measurer.measure(requests, None), strict=True))
+        results = [(chosen[n], m) for n, m in self.measurer.measure(requests, None)]
         slower = [m.seconds / e.seconds for e, m in results if m.seconds is not None]
         self.slowdown = min(slower, default=1.0)
         return results
@@ -137,7 +137,7 @@ class FinalComparison:
                 continue
             request = BuildRequest(rival.schedule.trace, rival.trace.error_factor)
             known = self.recorder.known_seconds(rival.schedule.id)
-            for measured in self.measurer.measure([request], best):
+            for _, measured in self.measurer.measure([request], best):
                 if known is None:
                     self.recorder.rival(rival.schedule, measured)
                 elif measured.seconds is None or measured.seconds >= DISTURBED * known:
@@ -190,7 +190,9 @@ class FinalComparison:
                 self.slowdown = timing.slowdown
                 if any(timing.samples) and not timing.disturbed:
                     timed = zip((f.schedule for f in finalists), timing.samples, strict=True)
-                    result = self.recorder.finals([(s, row) for s, row in timed if row])
+                    result = self.recorder.finals(
+                        [(s, row) for s, row in timed if row], self.measurer.environment
+                    )
                     self.compared = () if result is None else result.comparison
         return result
 

@@ -15,8 +15,8 @@ from ...base.durations import format_ratio
 from ...base.text import short_id
 from ...tuning_db.gains import Gains
 from ...tuning_db.values import Baseline, ComparedSchedule, Outcome, Session, Verdict
+from ..measure.any_measurer import AnyMeasurer
 from ..measure.measure_result import Kernel, MeasureResult
-from ..measure.measurer import Measurer
 from .finals import Finalist
 
 _APART = 3.0
@@ -176,7 +176,7 @@ class DriftMonitor:
         """The largest factor by which its time changed."""
         return max(map(changed, self.ratios), default=1.0)
 
-    def watch(self, trials: int, first: Finalist | None, measurer: Measurer) -> float | None:
+    def watch(self, trials: int, first: Finalist | None, measurer: AnyMeasurer) -> float | None:
         """The kernel's time over its first, if it is due after `trials` trials."""
         if self._kernel is None:
             if first is not None and (seconds := _median(first.kernel, measurer)):
@@ -188,7 +188,7 @@ class DriftMonitor:
         self._due = trials + self._every
         return self.look(measurer)
 
-    def look(self, measurer: Measurer) -> float | None:
+    def look(self, measurer: AnyMeasurer) -> float | None:
         """The kernel's time now over its first; `None` while there is no kernel."""
         if self._kernel is None:
             return None
@@ -212,7 +212,7 @@ def changed(ratio: float) -> float:
     return max(ratio, 1 / ratio)
 
 
-def _median(kernel: Kernel, measurer: Measurer) -> float | None:
+def _median(kernel: Kernel, measurer: AnyMeasurer) -> float | None:
     rows = measurer.interleave([kernel], _ROUNDS)
     return None if rows is None else statistics.median(rows[0])
 

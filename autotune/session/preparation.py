@@ -19,7 +19,7 @@ from ..config import TuneConfig
 from ..model.base_model import named
 from ..model.cost_model import PARAMETERS
 from ..model.target_model import model_for
-from ..records import target_record, toolchain_record, workload_record
+from ..records import toolchain_record, workload_record
 from ..result import Spent, TuneResult
 from ..search import history
 from ..search.replay import Replays
@@ -68,6 +68,7 @@ def interrupted_result(
     database: TuningDatabase,
     func: Func,
     target: Target,
+    record: TargetRecord,
     begun: Begun,
     elapsed: float,
     tolerance: float | None,
@@ -77,7 +78,7 @@ def interrupted_result(
     `elapsed` is its duration. The best is that of earlier sessions.
     """
     session = database.finish_session(begun.session.id, SessionStatus.INTERRUPTED, elapsed=elapsed)
-    workload, record = workload_record(func), target_record(target)
+    workload = workload_record(func)
     best = history.best_known(
         database, workload, record, toolchain_record(target), tolerance, replays=Replays(func)
     )

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -123,6 +124,7 @@ class Recorder:
             predicted,
             trial=trial,
         )
+        measurement = _measured_in(measurement, measured.environment)
         if measured.check is None:
             return schedule, measurement
         return schedule, measurement, self._verification(schedule.id, measured.check)
@@ -132,10 +134,15 @@ class Recorder:
         self._database.put(self._verification(schedule, result))
 
     def finals(
-        self, timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]]
+        self,
+        timed: Sequence[tuple[ScheduleRecord, tuple[float, ...]]],
+        environment: str | None = None,
     ) -> SessionFinals | None:
-        """Record interleaved samples of schedules; return how they compare, if they are several."""
-        entries = self.final_entries(timed)
+        """Record interleaved samples of schedules; return how they compare, if they are several.
+
+        They are of the session's environment, or of another one (id).
+        """
+        entries = [(_measured_in(m, environment), s) for m, s in self.final_entries(timed)]
         self._database.put(*(measurement for measurement, _ in entries))
         return session_finals(self._database, [m for m, _ in entries])
 
@@ -275,6 +282,11 @@ class Recorder:
             elapsed=self.elapsed(),
             trial=trial,
         )
+
+
+def _measured_in(measurement: Measurement, environment: str | None) -> Measurement:
+    """A measurement in an environment (id) other than the session's, unless it is `None`."""
+    return measurement if environment is None else replace(measurement, environment=environment)
 
 
 def kept_text(database: TuningDatabase, session: str) -> str:

@@ -27,8 +27,8 @@ from ...tuning_db.values import (
     SessionStatus,
 )
 from ..config import TuneConfig
+from ..measure.any_measurer import AnyMeasurer
 from ..measure.measure_result import BuildRequest, MeasureResult
-from ..measure.measurer import Measurer
 from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..result import BestResult, Spent, TuneResult, instead_text
@@ -71,7 +71,7 @@ class Tuning:
 
     recorder: Recorder
     search: Search
-    measurer: Measurer
+    measurer: AnyMeasurer
     meter: Meter
     config: TuneConfig
     callback: Callback
@@ -288,7 +288,8 @@ class Tuning:
             requests, self.best_seconds, () if last else self.search.explore()
         )
         observed = []
-        for candidate, first in zip(candidates, results, strict=True):
+        for number, first in results:
+            candidate = candidates[number]
             measured, written = first, self._record(candidate, first)
             try:
                 for again in self._better(candidate, first):

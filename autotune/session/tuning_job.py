@@ -12,12 +12,15 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...base.errors import DatabaseError, TilewrightError, TuningError
+from ...base.errors import ClusterError, DatabaseError, TilewrightError, TuningError
 from ...target import Target
 from ...tuning_db import TuningDatabase
 from ...tuning_db.sessions import AT_WORK
-from ...tuning_db.values import Baseline, Session, SessionStatus
+from ...tuning_db.values import Baseline, Session, SessionStatus, TargetRecord
+from ..cluster.cluster import Cluster
+from ..cluster.measurer import ClusterMeasurer
 from ..config import TuneConfig
+from ..measure.any_measurer import AnyMeasurer
 from ..measure.machine import Again, Description, described
 from ..measure.measurer import Measurer
 from ..measure.worker_pool import WorkerPool
@@ -55,6 +58,13 @@ class TuningJob:
     resume: bool
     tolerance: float | None
     config: TuneConfig
+    cluster: Cluster | None = None
+    """Where candidates are measured; on this machine if it is `None`."""
+
+    @property
+    def record(self) -> TargetRecord:
+        """The record of the target, on the machines that measure."""
+        return target_record(self.target) if self.cluster is None else self.cluster.record
 
     def run(
         self, callback: Callback, stop: threading.Event, tunings: list[Tuning]
@@ -84,7 +94,13 @@ class TuningJob:
             except KeyboardInterrupt:
                 return [
                     interrupted_result(
-                        self.database, p.func, self.target, some, elapsed(n), self.tolerance
+                        self.database,
+                        p.func,
+                        self.target,
+                        self.record,
+                        some,
+                        elapsed(n),
+                        self.tolerance,
                     )
                     for n, (p, some) in enumerate(zip(self.programs, begun, strict=True))
                 ]
@@ -109,7 +125,9 @@ class TuningJob:
                 tuning.recorder.beat()
 
         inexact = self.tolerance is not None
-        target, description = described(self.target, Again.IF_DOUBTFUL, check_interrupt)
+        target, description = self.target, None
+        if self.cluster is None:
+            target, description = described(self.target, Again.IF_DOUBTFUL, check_interrupt)
         subjects = self._stored(target, description)
         prepared = []
         for program in self.programs:
@@ -150,7 +168,7 @@ class TuningJob:
         The stack ends those that are still at work when it ends. Raises `TuningError` for a
         program given twice.
         """
-        target, toolchain = target_record(self.target), toolchain_record(self.target)
+        target, toolchain = self.record, toolchain_record(self.target)
         workloads = [workload_record(program.func) for program in self.programs]
         for n, workload in enumerate(workloads):
             if any(workload.id == other.id for other in workloads[:n]):
@@ -199,15 +217,14 @@ class TuningJob:
 
     def _stored(self, target: Target, description: Description | None) -> list[Subject]:
         """The records that measurements refer to. While sessions run, nothing prunes them."""
-        record = target_record(target)
+        record = self.record
         machine = None if description is None else description.record(record.id)
+        if self.cluster is None:
+            environment = environment_record(target, machine)
+        else:
+            environment = self.cluster.workers[0].environment
         subjects = [
-            Subject(
-                workload_record(program.func),
-                record,
-                toolchain_record(target),
-                environment_record(target, machine),
-            )
+            Subject(workload_record(program.func), record, toolchain_record(target), environment)
             for program in self.programs
         ]
         for subject in subjects:
@@ -216,7 +233,7 @@ class TuningJob:
 
     def _measurers(
         self, target: Target, prepared: Sequence[Prepared], stack: ExitStack
-    ) -> list[Measurer]:
+    ) -> Sequence[AnyMeasurer]:
         """The measurers of the programs, whose processes get ready; closed by the stack."""
         modules = {
             name
@@ -225,6 +242,18 @@ class TuningJob:
             for name in sketch.modules
         }
         config = self.config.measure
+        if self.cluster is not None:
+            return [
+                ClusterMeasurer(
+                    program.func,
+                    self.cluster,
+                    config,
+                    modules=sorted(modules),
+                    tolerance=self.tolerance,
+                    keep=self.database.put,
+                )
+                for program in self.programs
+            ]
         workers = WorkerPool(target, config, sorted(modules))
         measurers = []
         for program in self.programs:
@@ -303,7 +332,7 @@ class TuningJob:
             status = SessionStatus.FINISHED
         except KeyboardInterrupt:
             reason, status = "interrupted", SessionStatus.INTERRUPTED
-        except DatabaseError as error:  # a full disk, say
+        except (DatabaseError, ClusterError) as error:  # a full disk, say
             with suppress(DatabaseError):
                 kept = "\n".join(tuning.recorder.kept for tuning in tunings)
                 error.detail = lambda _: kept
@@ -359,5 +388,6 @@ def _measure(
             return futile
         tuning = tunings[going[most_promising(progress, shares)]]
         untried = sum(not each.trials for each in progress)
-        tuning.step(meter.batch(tuning.config.batch, among=max(1, untried)))
+        size = tuning.config.batch * tuning.measurer.width
+        tuning.step(meter.batch(size, among=max(1, untried)))
     return spent

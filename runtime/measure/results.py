@@ -34,6 +34,7 @@ from .pack import COPY, MAX_BYTES, Pack
 FORMAT = "tilewright-measure-results"
 VERSION = 1
 _MEASURE = "python -m tilewright.runtime.measure FOLDER --out FILE writes them"
+Seconds: TypeAlias = Annotated[float, Such("more than 0 seconds", lambda s: s > 0)]
 _Error: TypeAlias = Annotated[float, Such("0 or more", lambda error: error >= 0)]
 _BEGINNING = b'{"digest":"'
 
@@ -126,7 +127,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class _Check:
+class PlainCheck:
     """A `CheckResult.to_json`."""
 
     passed: bool
@@ -135,13 +136,8 @@ class _Check:
     error: str | None
 
 
-_require_check = reader(_Check)
-_require_samples = reader(
-    Annotated[
-        list[Any],
-        Such("positive seconds", lambda row: row and all(type(s) is float and s > 0 for s in row)),
-    ]
-)
+_require_check = reader(PlainCheck)
+_require_samples = reader(Annotated[list[Seconds], Such("some samples", bool)])
 
 
 def read_results(path: Path) -> Results:

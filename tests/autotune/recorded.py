@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from tilewright.autotune.measure.any_measurer import Numbered
 from tilewright.autotune.measure.measure_result import (
     BuildRequest,
     Kernel,
@@ -37,6 +38,7 @@ class Recorded:
     ) -> None:
         self.tick: Callable[[], None] = lambda: None
         self.timing = False
+        self.width, self.environment = 1, None
         self.reference_seconds = 1.0
         self.seconds_building = self.seconds_running = self.seconds_waiting = 0.0
         self.seconds_meanwhile = 0.0
@@ -58,9 +60,9 @@ class Recorded:
 
     def measure(
         self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Numbered]:
         deque(meanwhile, 0)
-        for _ in requests:
+        for number in range(len(requests)):
             self.tick()
             found = self._measured[0]
             del self._measured[: len(self._measured) > 1]
@@ -71,7 +73,7 @@ class Recorded:
                 best = found.seconds
                 found = replace(found, check=PASSED)
             self._last = found
-            yield found
+            yield number, found
 
     def run(self, built: Built, best: float | None) -> MeasureResult:
         """Time the last candidate again, which takes as long as before."""
@@ -106,9 +108,9 @@ class Simulated(Recorded):
 
     def measure(
         self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Numbered]:
         deque(meanwhile, 0)
-        for request in requests:
+        for number, request in enumerate(requests):
             self.built.append(request.trace)
             seconds = self._seconds(request.trace)
             check = PASSED if best is None or seconds < best else None
@@ -117,7 +119,7 @@ class Simulated(Recorded):
             self._last = MeasureResult(
                 Outcome.OK, seconds, (seconds,) * 3, kernel=kernel, check=check
             )
-            yield self._last
+            yield number, self._last
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
         traces = [kernel.image.decode() for kernel in kernels]

@@ -58,7 +58,7 @@ def request(threads: int) -> BuildRequest:
 
 
 def measured(measurer: Measurer, threads: int) -> MeasureResult:
-    (result,) = measurer.measure([request(threads)], None)
+    ((_, result),) = measurer.measure([request(threads)], None)
     return result
 
 
@@ -114,7 +114,7 @@ def test_a_candidate_has_a_budget_of_the_memory_of_the_device() -> None:
     for limit, outcome in ((1 << 10, Outcome.OUT_OF_MEMORY), (1 << 20, Outcome.OK)):
         with Measurer(func, resolve("cuda"), replace(QUICK, run_memory=limit)) as opened:
             trace = written(func, resolve("cuda")).trace.with_row(())
-            (found,) = opened.measure([BuildRequest.of(trace)], None)
+            ((_, found),) = opened.measure([BuildRequest.of(trace)], None)
             assert found.outcome is outcome, found.error
             if outcome is Outcome.OUT_OF_MEMORY:
                 assert "a candidate may take 1024" in str(found.error)

@@ -231,7 +231,7 @@ def requests() -> list[BuildRequest]:
 
 def test_schedules_are_built_replayed_and_measured_in_order() -> None:
     with Measurer(matmul(), resolve("cpu -threads=1"), replace(QUICK, builders=2)) as opened:
-        found = list(opened.measure(requests(), None))
+        found = [result for _, result in opened.measure(requests(), None)]
         assert [m.outcome for m in found] == [Outcome.OK, Outcome.ILLEGAL, Outcome.OK]
         assert found[0].check is not None
         assert "get_loops gives 3 outputs, the trace says 1" in str(found[1].error)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import TuningDatabase, tune
+from tilewright.autotune.measure.any_measurer import Numbered
 from tilewright.autotune.measure.measure_result import (
     BuildRequest,
     Kernel,
@@ -42,14 +43,14 @@ class Clocked(Recorded):
 
     def measure(
         self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
-    ) -> Iterator[MeasureResult]:
+    ) -> Iterator[Numbered]:
         deque(meanwhile, 0)
-        for request in requests:
+        for number, request in enumerate(requests):
             self.results.append(self._timed(Kernel(request.trace.encode()), best))
             self._last = self.results[-1]
             if self._last.check is not None:
                 best = self._last.seconds
-            yield self._last
+            yield number, self._last
 
     def _timed(self, kernel: Kernel, best: float | None) -> MeasureResult:
         now = 0.0

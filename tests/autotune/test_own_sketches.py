@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import BuildError, TuningDatabase, TuningError, build, ops, tune
+from tilewright.autotune.measure.any_measurer import Numbered
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.candidates import Rowspace
@@ -99,12 +100,13 @@ class ByTrace(Recorded):
 
     def measure(
         self, requests: Sequence[BuildRequest], best: float | None, meanwhile: Iterable[None] = ()
-    ) -> Iterator[MeasureResult]:
-        for request in requests:
+    ) -> Iterator[Numbered]:
+        for number, request in enumerate(requests):
             seconds = self._seconds(Trace.from_json(request.trace))
             crash = MeasureResult(Outcome.CRASH, None, (), error="it fell\nhere")
             self._measured = [crash if seconds is None else ok(seconds)]
-            yield from super().measure([request], best, meanwhile)
+            for _, result in super().measure([request], best, meanwhile):
+                yield number, result
 
 
 def samples(trace: Trace) -> bool:

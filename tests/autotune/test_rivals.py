@@ -18,6 +18,7 @@ from rich.console import Console
 
 from tilewright import TuningDatabase, ops, tune
 from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.any_measurer import Numbered
 from tilewright.autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
 from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.result import TuneResult
@@ -359,11 +360,11 @@ def test_kernels_of_the_same_machine_code_tie(db: TuningDatabase, run: Tune) -> 
     """They are timed once: noise between two timings of one kernel is no gain."""
 
     class OneCode(Simulated):
-        def measure(self, *args: Any) -> Iterator[MeasureResult]:
-            for measured in super().measure(*args):
+        def measure(self, *args: Any) -> Iterator[Numbered]:
+            for number, measured in super().measure(*args):
                 assert measured.kernel is not None
                 image = b"same" if not is_written(self.built[-1]) else b"written"
-                yield replace(measured, kernel=Kernel(image))
+                yield number, replace(measured, kernel=Kernel(image))
 
         def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]]:
             self.heats.append(([str(kernel.image) for kernel in kernels], rounds))
@@ -595,10 +596,10 @@ def test_trials_show_themselves_that_a_machine_is_not_calm() -> None:
 class Spiky(Simulated):
     """A quarter of the samples of each trial wait for a processor."""
 
-    def measure(self, *args: Any) -> Iterator[MeasureResult]:
-        for result in super().measure(*args):
+    def measure(self, *args: Any) -> Iterator[Numbered]:
+        for number, result in super().measure(*args):
             seconds = result.samples[0]
-            yield replace(result, samples=(*[seconds] * 6, *[9 * seconds] * 2))
+            yield number, replace(result, samples=(*[seconds] * 6, *[9 * seconds] * 2))
 
 
 def test_a_session_whose_trials_were_disturbed_is_marked(db: TuningDatabase, run: Tune) -> None:
@@ -793,11 +794,10 @@ def test_a_best_that_fails_once_resumed_is_not_the_best(db: TuningDatabase, run:
     seconds = third_is_fast()
 
     class Broken(Simulated):
-        def measure(self, requests: Sequence[BuildRequest], *more: Any) -> Iterator[MeasureResult]:
-            results = super().measure(requests, *more)
-            for request, found in zip(requests, results, strict=True):
+        def measure(self, requests: Sequence[BuildRequest], *more: Any) -> Iterator[Numbered]:
+            for number, found in super().measure(requests, *more):
                 crash = MeasureResult(Outcome.CRASH, error="signal 11")
-                yield crash if seconds(request.trace) < 1e-3 else found
+                yield number, crash if seconds(requests[number].trace) < 1e-3 else found
 
     before, after = resumed(run, Simulated(seconds), Broken(seconds), interrupted_at=4)
     assert before.best is not None

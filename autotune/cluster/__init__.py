@@ -1,0 +1,1 @@
+"""Measuring on the workers of a Dask cluster."""

@@ -1,0 +1,176 @@
+"""What is sent to workers of a cluster and what they answer: JSON texts, read with distrust.
+
+An answer is a record from elsewhere. It has to be that of its request, and every number in it one
+that a measurement may have; else its worker is not believed any more.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from ...base.checked_json import at_most, digest_of, parse_json, read
+from ...base.errors import TilewrightError, TuningError
+from ...runtime.measure.comparison import CheckResult
+from ...runtime.measure.results import PlainCheck, Seconds
+from ...target import Target
+from ...tuning_db.codec import check
+from ...tuning_db.values import Environment, Outcome
+from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
+
+MAX_TEXT = 32 << 20
+MAX_SAMPLES = 10_000
+Samples = Annotated[tuple[Seconds, ...], at_most(MAX_SAMPLES, "samples")]
+Text = Annotated[str, at_most(100_000, "characters")]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a worker says of itself: its versions, target and machine.
+
+    `target` is the text of the resolved target, `machine` the facts by which times are compared
+    (`CodeGenerator.timed_there`), `facts` are those of an `Environment`.
+    """
+
+    request: str
+    version: Text
+    generation: Text
+    target: Text
+    machine: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    def environment(self) -> Environment:
+        """The record of the machine now. Raises `DatabaseError` for facts that none has."""
+        found = Environment({**self.facts, "elsewhere": True})
+        check(found)
+        return found
+
+    def parsed_target(self) -> Target:
+        """Its target. Raises `TargetError`."""
+        return Target.parse(self.target)
+
+
+@dataclass(frozen=True)
+class CandidateAnswer:
+    """What became of a candidate, whose trace has the digest `schedule`."""
+
+    schedule: str
+    outcome: Outcome
+    seconds: Seconds | None
+    samples: Samples
+    error: Text | None
+    stopped: bool
+    check: PlainCheck | None
+    resources: Mapping[str, Any] | None
+
+    @staticmethod
+    def of(request: BuildRequest, result: MeasureResult) -> dict[str, Any]:
+        """The JSON form of a result."""
+        resources = None if result.kernel is None else result.kernel.resources
+        return {
+            "schedule": digest_of(request.trace),
+            "outcome": result.outcome.value,
+            "seconds": result.seconds,
+            "samples": list(result.samples),
+            "error": result.error,
+            "stopped": result.stopped,
+            "check": None if result.check is None else result.check.to_json(),
+            "resources": resources,
+        }
+
+    def validate(self) -> None:
+        """Raise `ValueError` unless it has what its outcome has."""
+        if self.outcome is Outcome.OK:
+            if not self.samples or self.seconds != statistics.median(self.samples):
+                raise ValueError("seconds that are not the median of the samples")
+            if self.check is not None and not self.check.passed:
+                raise ValueError("a time whose check did not pass")
+        elif self.samples or self.seconds is not None or self.error is None:
+            raise ValueError("a failure with times, or without a reason")
+
+    def result(self, request: BuildRequest, environment: str) -> MeasureResult:
+        """The result of a request that was measured in an environment (id)."""
+        kernel = Kernel(
+            b"", error_factor=request.error_factor, resources=self.resources, request=request
+        )
+        return MeasureResult(
+            self.outcome,
+            self.seconds,
+            self.samples,
+            self.error,
+            self.stopped,
+            None if self.check is None else CheckResult.from_json(vars(self.check)),
+            kernel if self.outcome in (Outcome.OK, Outcome.WRONG_RESULT) else None,
+            environment,
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The results of a part, and samples of the sentinel before and after it."""
+
+    request: str
+    results: tuple[CandidateAnswer, ...]
+    sentinel: tuple[Samples, ...]
+    reference_seconds: Seconds
+
+    def require(self, requests: Sequence[BuildRequest]) -> None:
+        """Raise `TuningError` unless these are the results of `requests`, in order."""
+        expected = [digest_of(r.trace) for r in requests]
+        if [r.schedule for r in self.results] != expected:
+            raise TuningError("results of other schedules than it was asked for")
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """The samples of several candidates; `None` if one of them failed."""
+
+    request: str
+    samples: tuple[Samples, ...] | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The comparison of a candidate's results."""
+
+    request: str
+    check: PlainCheck
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """Why a worker cannot do what it was asked."""
+
+    request: str
+    error: Text
+
+
+def parse(kind: type[T], text: object, request: str) -> T:
+    """The answer to a request (its text). Raises `TuningError` for anything else.
+
+    So it does where the worker says that it cannot do it.
+    """
+    if not isinstance(text, str) or len(text) > MAX_TEXT:
+        raise TuningError("no answer, but a {0}", type(text).__name__)
+    try:
+        data = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise TuningError("no JSON text: {0}", error) from error
+    if not isinstance(data, dict) or data.get("request") != digest_of(request):
+        raise TuningError("the answer to another request")
+    if "error" in data:
+        raise TuningError("{0}", read(_Failed, data, "answer", TuningError).error)
+    return read(kind, data, "answer", TuningError)
+
+
+def answer(request: str, fields: Mapping[str, Any]) -> str:
+    """The text of an answer to a request."""
+    return json.dumps({"request": digest_of(request), **fields}, allow_nan=False)
+
+
+UNBELIEVED = (TilewrightError, ValueError, TypeError, KeyError, OverflowError)
+"""What reading an answer of no sense may raise."""
