@@ -1,0 +1,350 @@
+"""Measuring on the workers of a Dask cluster, with faults injected into real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import Schedule
+from tilewright.autotune.cluster import cluster as clusters
+from tilewright.autotune.cluster import measurer as measuring
+from tilewright.autotune.cluster.answers import Measured, answer, parse
+from tilewright.autotune.cluster.cluster import Cluster, Job, Worker
+from tilewright.autotune.cluster.measurer import ClusterMeasurer, Sentinels
+from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
+from tilewright.autotune.records import target_record
+from tilewright.autotune.session.events import Trial
+from tilewright.base.checked_json import digest_of
+from tilewright.codegen.detect import resolve
+from tilewright.tuning_db import (
+    Environment,
+    Measurement,
+    Outcome,
+    Session,
+    SessionStatus,
+    Verification,
+)
+
+from ..refusals import refused
+from .kernels import affine, matmul
+
+distributed = pytest.importorskip("distributed")
+cloudpickle = pytest.importorskip("cloudpickle")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import tests
+
+HERE = "cpu -threads=1"
+QUICK = MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-4, timing_seconds=0.01)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Any]:
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            resources={clusters.RESOURCE: 1},
+            dashboard_address=":0",
+        ) as local,
+        distributed.Client(local, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(shared: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster of two honest workers; this machine may be as noisy as it likes."""
+    monkeypatch.setattr(measuring, "SLOW", 1e9)
+    yield shared
+    shared.run(behave)
+    shared.wait_for_workers(2)
+
+
+@cache
+def requests() -> tuple[BuildRequest, ...]:
+    """Schedules of `affine`, all different."""
+    found = []
+    for factor in (1, 2, 4, 8):
+        sch = Schedule(affine())
+        (loop,) = sch.get_loops("B")
+        sch.split(loop, [None, factor])
+        found.append(BuildRequest.of(sch.trace))
+    return tuple(found)
+
+
+def measured(client: Any, kept: list[Environment] | None = None) -> dict[int, MeasureResult]:
+    cluster = Cluster(client, HERE)
+    keep = [] if kept is None else kept
+    with ClusterMeasurer(affine(), cluster, QUICK, keep=keep.append) as measurer:
+        return dict(measurer.measure(requests(), None))
+
+
+def all_ran(results: dict[int, MeasureResult]) -> bool:
+    outcomes = [results[n].outcome for n in range(len(requests()))]
+    return len(results) == len(requests()) and set(outcomes) == {Outcome.OK}
+
+
+# What runs on the workers in place of what should.
+
+
+def behave() -> None:
+    from tilewright.autotune.cluster import station
+
+    station._station, station._described = getattr(station, "honest", (
+        station._station, station._described,
+    ))  # fmt: skip
+
+
+def misbehave(do: Callable[[str], Any] | None, hello: dict[str, Any] | None = None) -> None:
+    from tilewright.autotune.cluster import station
+
+    honest = station._station, station._described
+    station.honest = getattr(station, "honest", honest)  # type: ignore[attr-defined]
+
+    class Station:
+        def do(self, request: str) -> Any:
+            assert do is not None
+            return do(request)
+
+    if do is not None:
+        station._station = Station  # type: ignore[assignment]
+    if hello is not None:
+        station._described = lambda text: {**honest[1](text), **hello}
+
+
+def test_a_session_measures_elsewhere_and_keeps_it_here(client: Any, sketched: None) -> None:
+    quick = TuneConfig(final_seconds=0.05, measure=QUICK)
+    with tw.TuningDatabase("sqlite://") as database:
+        result = tw.tune(
+            matmul(), HERE, database=database, trials=6, cluster=client, config=quick,
+            progress=False,
+        )  # fmt: skip
+        assert result.best is not None
+        assert result.outcomes == {Outcome.OK: 6}
+        here = target_record(resolve(HERE))
+        trials = [m for m in database.records(Measurement) if m.trial]
+        assert {m.target for m in trials} == {here.id}
+        assert len(trials) == 6
+        assert all(v.passed for v in database.records(Verification))
+        places = {m.environment for m in database.records(Measurement)}
+        facts = [database.get(Environment, place).facts for place in places]
+        assert all(f["elsewhere"] is True for f in facts)
+        built = tw.build(matmul(), HERE, database, allow=["record"])
+        assert built.origin.kind == "record"
+
+
+def test_what_is_measured_elsewhere_is_measured_again_there(client: Any) -> None:
+    kept = list[Environment]()
+    cluster = Cluster(client, HERE)
+    with ClusterMeasurer(affine(), cluster, QUICK, keep=kept.append) as measurer:
+        assert measurer.await_reference() > 0
+        results = dict(measurer.measure(requests(), None))
+        kernels = [r.kernel for r in results.values() if r.kernel is not None]
+        rows = measurer.interleave(kernels, 3)
+        assert rows is not None
+        assert [len(row) for row in rows] == [3] * len(requests())
+        assert measurer.environment in {e.id for e in kept}
+        assert measurer.check(kernels[0]).passed
+
+
+def die(_: str) -> None:
+    os._exit(3)
+
+
+def sleep(_: str) -> str:
+    time.sleep(2)
+    return ""
+
+
+@pytest.mark.parametrize("fault", [die, sleep])
+def test_what_a_lost_worker_had_is_measured_elsewhere(
+    client: Any, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str], Any]
+) -> None:
+    if fault is sleep:
+        monkeypatch.setattr(ClusterMeasurer, "_limit", lambda *_: 1.0)
+        assert all_ran(measured_once_warm(client))
+    worker = next(iter(client.scheduler_info()["workers"]))
+    client.run(misbehave, fault, workers=[worker])
+    assert all_ran(measured(client))
+
+
+def measured_once_warm(client: Any) -> dict[int, MeasureResult]:
+    """Measured by workers that have started their processes before."""
+    limit = ClusterMeasurer._limit
+    try:
+        ClusterMeasurer._limit = lambda *_: 60.0  # type: ignore[method-assign]
+        return measured(client)
+    finally:
+        ClusterMeasurer._limit = limit  # type: ignore[method-assign]
+
+
+def nonsense(request: str) -> str:
+    return "hello"
+
+
+def others(request: str) -> str:
+    return answer(request + " ", {"results": [], "sentinel": [], "reference_seconds": 1.0})
+
+
+def faster(request: str) -> str:
+    """The results of other schedules."""
+    results = [
+        {
+            "schedule": digest_of("another"),
+            "outcome": "ok",
+            "seconds": 1e-9,
+            "samples": [1e-9],
+            "error": None,
+            "stopped": False,
+            "check": None,
+            "resources": None,
+        }
+        for _ in json.loads(request)["requests"]
+    ]
+    return answer(request, {"results": results, "sentinel": [], "reference_seconds": 1.0})
+
+
+def raises(request: str) -> str:
+    raise ValueError(request)
+
+
+@pytest.mark.parametrize("lie", [nonsense, others, faster, raises])
+def test_a_worker_that_is_not_believed_gets_no_more_work(
+    client: Any, lie: Callable[[str], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = next(iter(client.scheduler_info()["workers"]))
+    client.run(misbehave, lie, workers=[worker])
+    assert all_ran(measured(client))
+    assert worker in caplog.text
+
+
+def test_a_worker_of_another_version_is_refused_by_name(client: Any) -> None:
+    client.run(misbehave, None, {"version": "0.0.9"})
+    with refused(tw.ClusterError) as caught:
+        Cluster(client, HERE)
+    found = caught.value.data["workers"]
+    assert found.keys() == client.scheduler_info()["workers"].keys()
+    assert all("0.0.9" in why for why in found.values())
+
+
+def test_a_cluster_without_the_resource_is_refused(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "RESOURCE", "another")
+    with refused(tw.ClusterError) as caught:
+        Cluster(client, HERE)
+    assert "resource another" in str(caught.value)
+
+
+def test_what_is_no_cluster_is_refused() -> None:
+    with refused(tw.ClusterError):
+        tw.tune(affine(), HERE, database="sqlite://", cluster=7)
+    with refused(tw.ClusterError, "nowhere"):
+        tw.tune(affine(), HERE, database="sqlite://", cluster="nowhere")
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address and process of a scheduler with a worker, started by Dask's commands."""
+    file = tmp_path / "scheduler.json"
+    commands = (
+        ("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(file)),
+        ("worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard",
+         "--resources", "tilewright=1", "--local-directory", str(tmp_path)),
+    )  # fmt: skip
+    with ExitStack() as stack:
+        processes = []
+        for command in commands:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *command],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            processes.append(process)
+        while not file.exists() or not (text := file.read_text()):
+            assert processes[0].poll() is None
+            time.sleep(0.05)
+        address = json.loads(text)["address"]
+        with distributed.Client(address, set_as_default=False) as client:
+            client.wait_for_workers(1)
+        yield address, processes[0]
+
+
+def test_a_scheduler_that_dies_leaves_what_was_measured(
+    sketched: None, by_hand: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    address, scheduler = by_hand
+    quick = TuneConfig(batch=2, final_seconds=0.05, measure=QUICK)
+
+    def end(event: object) -> None:
+        if isinstance(event, Trial) and event.number == 2:
+            scheduler.kill()
+
+    with tw.TuningDatabase("sqlite://") as database:
+        with refused(tw.ClusterError) as caught:
+            tw.tune(
+                matmul(), HERE, database=database, trials=40, cluster=address, config=quick,
+                progress=False, callback=end,
+            )  # fmt: skip
+        kept = sum(m.trial for m in database.records(Measurement))
+        assert kept >= 2
+        assert caught.value.detail is not None
+        assert f"{kept} trials are kept" in caught.value.detail(False)
+        (session,) = database.records(Session)
+        assert session.status is SessionStatus.INTERRUPTED
+
+
+RIGHT = json.loads(faster('{"requests": [1]}'))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": 2e-9},
+        {"samples": []},
+        {"samples": [1e400]},
+        {"samples": [-1e-9], "seconds": -1e-9},
+        {"outcome": "splendid"},
+        {"outcome": "crash"},
+        {"check": {"passed": False, "max_error": 1.0, "tolerance": 0.1, "error": "x"}},
+        {"more": 1},
+    ],
+)
+def test_answers_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
+    request = '{"requests": [1]}'
+    assert parse(Measured, json.dumps(RIGHT), request).results[0].seconds == 1e-9
+    wrong = {**RIGHT, "results": [{**RIGHT["results"][0], **change}]}
+    with refused(tw.TuningError):
+        parse(Measured, json.dumps(wrong), request)
+
+
+def test_a_candidate_that_is_lost_twice_has_failed() -> None:
+    job = Job([3, 4], lambda _: "", lambda *_: None, 1.0)
+    first = job.lost()
+    assert [each.numbers for each in first] == [[3], [4]]
+    assert [each.lost() for each in first] == [[], []]
+
+
+def test_slow_and_disturbed_workers_are_noticed() -> None:
+    record, environment = target_record(resolve(HERE)), Environment({})
+    a, b, c, d = (Worker(name, resolve(HERE), record, environment) for name in "abcd")
+    sentinels = Sentinels()
+    assert [sentinels.note(w, [(1.0,), (1.1,)]) for w in (a, b, c)] == [None] * 3
+    assert sentinels.note(d, [(2.5,), (2.5,)]) is not None  # slow
+    assert sentinels.note(a, [(1.0, 1.0, 9.0), (2.2, 2.2, 1.0)]) is not None  # disturbed
+    assert sentinels.note(b, [(1e-9,), (1e-9,)]) is None  # boasts, which costs no other
+    assert sentinels.note(c, [(1.0,), (1.1,)]) is None
+    assert sentinels.note(c, []) is None
