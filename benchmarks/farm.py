@@ -1,0 +1,300 @@
+"""Sessions on many machines: `python -m benchmarks.farm [--workers 1,4,1000] [--real 1,2,4]`.
+
+Simulated: the search of a program is asked for candidates and told their times, as in a session on
+so many workers. A candidate takes the seconds that the base model of the package predicts, which is
+learned from the recorded measurements of the package, times a factor of its own, as widely spread
+as what the model leaves of them. The search does without that model. To build and time it takes a
+worker `--seconds` on average, spread as the recorded trials are. The search takes the client's
+processor time, measured here, in which no candidate is given out.
+
+- `batches`: a batch has 8 candidates for each worker, and the next is asked for when it is done.
+- `stream`: whoever is free gets 8, drawn by what is known by then.
+
+Printed are trials a second, their share of as many times those of one worker, and after how many
+trials and seconds the best is within 5% of the best of all runs.
+
+Real: sessions on 1, 2 and 4 workers of a `LocalCluster` that wait in place of work, so that this
+machine is as good as several. Everything else is done: the search, Dask, answers, the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Column, Table
+
+import tilewright as tw
+from tilewright import ops
+from tilewright.autotune.cluster import station
+from tilewright.autotune.cluster.cluster import RESOURCE
+from tilewright.autotune.cluster.measurer import PART
+from tilewright.autotune.model import samples
+from tilewright.autotune.model.base_model import SHIPPED, BaseModel, named
+from tilewright.autotune.model.target_model import model_for
+from tilewright.autotune.search.search import Candidate, Search, SearchConfig
+from tilewright.base.checked_json import digest_of
+from tilewright.codegen.detect import resolve
+from tilewright.tir.ir import Func
+from tilewright.tuning_db import Outcome
+
+TARGET = "cpu -mcpu=znver4 -threads=1"
+CLOSE = 1.05
+SPREAD = 0.6
+"""Of the logarithm of the seconds of a trial, as of the recorded ones."""
+Give = Callable[[float, int], float]
+
+
+class Trials(NamedTuple):
+    """The seconds of schedules in the order in which they were known, and when that was."""
+
+    seconds: list[float]
+    known: list[float]
+
+    def until(self, best: float) -> int | None:
+        """The number of the first one that is close to the best; `None` if none is."""
+        return next((n for n, s in enumerate(self.seconds) if s <= CLOSE * best), None)
+
+
+class Truth:
+    """The seconds of the candidates of a program, by what was recorded of others."""
+
+    def __init__(self, base: BaseModel, spread: float) -> None:
+        self._base, self._spread = base, spread
+
+    def seconds(self, candidate: Candidate) -> float:
+        columns = np.array([candidate.features], np.float32)
+        octaves = columns[0, 0] + float(self._base.residual(columns)[0])
+        rng = np.random.default_rng(int(digest_of(candidate.schedule.id)[:8], 16))
+        return float(2.0 ** (octaves + self._spread * rng.standard_normal()))
+
+
+class Farm:
+    """Workers that measure in virtual time, and the client that asks the search."""
+
+    def __init__(self, workers: int, seconds: float, seed: int) -> None:
+        self.now = 0.0
+        self._rng = np.random.default_rng(seed)
+        self._mean = seconds
+        self._free = [0.0] * workers
+
+    def work(self, function: Callable[[], Any]) -> Any:
+        """Do something on the client, whose processor time passes."""
+        began = time.process_time()
+        result = function()
+        self.now += time.process_time() - began
+        return result
+
+    def finish(self, worker_free: float, candidates: int) -> float:
+        """When a worker that is free at a moment has measured so many candidates."""
+        factors = self._rng.lognormal(-SPREAD * SPREAD / 2, SPREAD, candidates)
+        return max(worker_free, self.now) + self._mean * float(factors.sum())
+
+
+def batches(search: Search, truth: Truth, farm: Farm, workers: int, trials: int) -> Trials:
+    """A batch of 8 for each worker at a time."""
+    found = Trials([], [])
+    while len(found.seconds) < trials:
+        batch = farm.work(lambda: search.ask(min(PART * workers, trials - len(found.seconds))))
+        if not batch:
+            break
+        size = max(1, min(PART, -(-len(batch) // workers)))
+        free = [farm.now] * workers
+        heapq.heapify(free)
+        for first in range(0, len(batch), size):
+            part = batch[first : first + size]
+            end = farm.finish(heapq.heappop(free), len(part))
+            heapq.heappush(free, end)
+            _note(found, truth, part, end)
+        farm.now = max(free)
+        farm.work(lambda batch=batch: search.tell(_observed(batch, truth)))
+    return found
+
+
+def stream(search: Search, truth: Truth, farm: Farm, workers: int, trials: int) -> Trials:
+    """Whoever is free gets 8; what is done is learned before others are drawn."""
+    found = Trials([], [])
+    at_work: list[tuple[float, int, list[Candidate]]] = []
+    idle, asked = workers, 0
+    while True:
+        done: list[Candidate] = []
+        while at_work and at_work[0][0] <= farm.now:
+            end, _, part = heapq.heappop(at_work)
+            _note(found, truth, part, end)
+            done += part
+            idle += 1
+        if done:
+            farm.work(lambda done=done: search.tell(_observed(done, truth)))
+        count = min(PART * idle, trials - asked)
+        batch = farm.work(lambda count=count: search.ask(count)) if count > 0 else []
+        asked += len(batch)
+        size = max(1, min(PART, -(-len(batch) // max(1, idle))))
+        for first in range(0, len(batch), size):
+            part = batch[first : first + size]
+            heapq.heappush(at_work, (farm.finish(farm.now, len(part)), asked + first, part))
+            idle -= 1
+        if not at_work:
+            return found
+        farm.now = max(farm.now, at_work[0][0])
+
+
+def _note(found: Trials, truth: Truth, part: Sequence[Candidate], end: float) -> None:
+    for candidate in part:
+        found.seconds.append(truth.seconds(candidate))
+        found.known.append(end)
+
+
+def _observed(batch: Sequence[Candidate], truth: Truth) -> list[Any]:
+    return [c.observed(Outcome.OK, truth.seconds(c)) for c in batch]
+
+
+WAYS = {"batches": batches, "stream": stream}
+
+
+def left_by(base: BaseModel, kind: str) -> float:
+    """The spread (octaves) of what the base model leaves of the recorded measurements."""
+    some = samples.featurise(samples.shipped(kind)[::40], kind)
+    wrong = np.log2(some.seconds) - some.features[:, 0] - base.residual(some.features)
+    each = [wrong[some.task == n] for n in np.unique(some.task)]
+    return float(np.sqrt(np.mean(np.concatenate([w - np.median(w) for w in each]) ** 2)))
+
+
+def simulated(func: Func, workers: Sequence[int], seconds: float, trials: int, seed: int) -> None:
+    """Print how sessions on so many workers go."""
+    target = resolve(TARGET)
+    base = named(SHIPPED, model_for(target))
+    assert base is not None
+    truth = Truth(base, left_by(base, "cpu"))
+    found: dict[tuple[str, int], Trials] = {}
+    for count in workers:
+        for way, run in WAYS.items():
+            search = Search(func, target, seed=seed, config=SearchConfig(base=None))
+            farm = Farm(count, seconds, seed)
+            found[way, count] = run(search, truth, farm, count, max(trials, 2 * PART * count))
+    best = min(min(trials.seconds) for trials in found.values())
+    columns = ("workers", "way", "trials/s", "of ideal", f"trials to {CLOSE:g}x", "seconds to it")
+    table = Table(*(Column(name, justify="right") for name in columns), box=None)
+    for (way, count), run in found.items():
+        rate = len(run.seconds) / run.known[-1]
+        alone = found[way, workers[0]]
+        ideal = count / workers[0] * len(alone.seconds) / max(alone.known)
+        until = run.until(best)
+        table.add_row(
+            str(count),
+            way,
+            f"{rate:.3g}",
+            f"{rate / ideal:.0%}",
+            "-" if until is None else str(until + 1),
+            "-" if until is None else f"{run.known[until]:.3g}",
+        )
+    Console().print(f"simulated: {func.name}, {seconds:g} s a candidate", table)
+
+
+def wait(seconds: float) -> None:
+    """Make the worker that runs this wait in place of work."""
+
+    class Waiting:
+        def __init__(self, fields: dict[str, Any]) -> None:
+            pass
+
+        def __enter__(self) -> Waiting:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def answer(self, fields: dict[str, Any]) -> dict[str, Any]:
+            passed = {"passed": True, "max_error": 0.0, "tolerance": 1e-6, "error": None}
+            if fields["do"] == "interleave":
+                return {"samples": None}
+            if fields["do"] == "check":
+                return {"check": passed}
+            time.sleep(seconds * len(fields["requests"]))
+            results = []
+            for trace, _ in fields["requests"]:
+                took = 1e-4 * (1 + int(digest_of(trace)[:6], 16) / 2**24)
+                results.append(
+                    {
+                        "schedule": digest_of(trace),
+                        "outcome": "ok",
+                        "seconds": took,
+                        "samples": [took] * 3,
+                        "error": None,
+                        "stopped": False,
+                        "check": passed,
+                        "resources": None,
+                    }
+                )
+            return {"results": results, "sentinel": [], "reference_seconds": 1e-2}
+
+    station._Program = Waiting  # type: ignore[assignment,misc]
+
+
+def real(func: Func, workers: Sequence[int], seconds: float, trials: int) -> None:
+    """Print the trials a second of sessions whose workers wait."""
+    from distributed import Client, LocalCluster
+
+    table = Table("workers", "trials/s", "of one", box=None)
+    alone: float | None = None
+    for count in workers:
+        with (
+            LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                resources={RESOURCE: 1},
+                dashboard_address=":0",
+            ) as local,
+            Client(local, set_as_default=False) as client,
+            tw.TuningDatabase("sqlite://") as database,
+        ):
+            client.run(wait, seconds)
+            moments: list[float] = []
+
+            def note(event: object, moments: list[float] = moments) -> None:
+                if type(event).__name__ in ("Batch", "Trial"):
+                    moments.append(event.elapsed)  # type: ignore[attr-defined]
+
+            tw.tune(
+                func,
+                "cpu -threads=1",
+                database=database,
+                trials=trials,
+                cluster=client,
+                progress=False,
+                callback=note,
+            )
+            rate = trials / (moments[-1] - moments[0])
+            alone = rate if alone is None else alone
+            table.add_row(str(count), f"{rate:.3g}", f"{rate / alone:.2f}x")
+    Console().print(
+        f"real Dask workers that wait {seconds:g} s in place of building and timing a candidate",
+        table,
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--workers", default="1,4,16,64,256,1000", type=_numbers)
+    parser.add_argument("--real", default="1,2,4", type=_numbers)
+    parser.add_argument("--seconds", default=2.0, type=float, help="of a candidate, on average")
+    parser.add_argument("--trials", default=256, type=int, help="of a simulated session, at least")
+    parser.add_argument("--seed", default=0, type=int)
+    options = parser.parse_args()
+    func = ops.matmul_func(512, 512, 512)
+    if options.workers:
+        simulated(func, options.workers, options.seconds, options.trials, options.seed)
+    if options.real:
+        real(func, options.real, options.seconds, PART * 4 * max(options.real))
+
+
+if __name__ == "__main__":
+    main()
