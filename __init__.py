@@ -38,6 +38,7 @@ from .lab import lab
 
 if TYPE_CHECKING:
     from . import ops, tuning_db
+    from .autotune.refresh import refresh
     from .autotune.rules.draft import Draft
     from .autotune.rules.fusion_groups import fusion_groups
     from .autotune.rules.rule import Group, GroupKind, Variant
@@ -131,6 +132,7 @@ __all__ = [
     "partition",
     "plot",
     "primitive",
+    "refresh",
     "register_intrin",
     "register_provider",
     "require",
@@ -179,6 +181,7 @@ _HOMES = {
     "parse_graph": ".graph.text",
     "partition": ".building.build",
     "primitive": ".schedule.primitive",
+    "refresh": ".autotune.refresh",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
     "register_provider": ".building.providers",

@@ -18,6 +18,7 @@ from ..target import Target
 from ..tir.equality import family_hash, structural_hash
 from ..tir.ir import Func, Var
 from ..tir.printer import func_text
+from ..tuning_db.staleness import versions_of
 from ..tuning_db.values import (
     Environment,
     Machine,
@@ -87,9 +88,14 @@ def target_record(target: Target) -> TargetRecord:
     )
 
 
-@cache
 def toolchain_record(target: Target) -> Toolchain:
     """The versions that make the code. Timings compare within a generation of the tools."""
+    versions = versions_of({name: primitive.version for name, primitive in PRIMITIVES.items()})
+    return _toolchain(target, tuple(versions.items()))
+
+
+@cache
+def _toolchain(target: Target, primitives: tuple[tuple[str, int], ...]) -> Toolchain:
     from .. import __version__
 
     tools = generator_for(target).tools()
@@ -100,6 +106,7 @@ def toolchain_record(target: Target) -> Toolchain:
             **tools.versions,
             "numpy": np.__version__,
             "python": platform.python_version(),
+            **dict(primitives),
         },
     )
 

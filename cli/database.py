@@ -74,7 +74,9 @@ def list_measurements(
     as_json: AsJson = False,
 ) -> None:
     """List measurements by program and target, the newest first."""
-    from ..tuning_db import Order, Outcome, Session, TargetRecord, Workload
+    from ..autotune.today import toolchain_of
+    from ..tuning_db import Order, Outcome, Session, TargetRecord, Toolchain, Workload
+    from ..tuning_db.staleness import RE_VERIFY, reverify
 
     order = _one_of(Order, sort, "--sort")
     only = None if outcome is None else _one_of(Outcome, outcome, "--outcome")
@@ -96,7 +98,15 @@ def list_measurements(
                 pinned[group] = pin.schedule
         if wide or as_json:
             disturbed = {s.id for s in opened.records(Session) if s.noise is not None}
+        tools = {t.id: t for t in opened.records(Toolchain)}
         texts = programs | {id: target.text for id, target in targets.items()}
+    today = {id: toolchain_of(target.text) for id, target in targets.items()}
+    stale = {
+        m.id: why
+        for m, schedule in measured
+        if m.toolchain in tools and (now := today.get(m.target)) is not None
+        if (why := reverify(schedule.trace, tools[m.toolchain], now)) is not None
+    }
     marked = {m.id for m, _ in measured if pinned.get((m.workload, m.target)) == m.schedule}
     if as_json:
         print_json(
@@ -106,6 +116,7 @@ def list_measurements(
                     "superseded": m.id in old,
                     "pinned": m.id in marked,
                     "calm": m.session not in disturbed,
+                    "reverify": stale.get(m.id),
                 }
                 for m, schedule in measured
             ]
@@ -124,6 +135,7 @@ def list_measurements(
                 superseded=m.id in old,
                 pinned=m.id in marked,
                 disturbed=m.session in disturbed,
+                stale=m.id in stale,
             )
         )
     for n, (group, rows) in enumerate(tables.items()):
@@ -135,6 +147,12 @@ def list_measurements(
         )
     if old:
         print_text(f"\n{_SUPERSEDED} superseded: its schedule was measured again later")
+    if stale:
+        some = count(len(stale), "record")
+        print_text(
+            f"\n{RE_VERIFY}: {some} of another compiler or primitive; no build takes them, and "
+            "`tilewright db refresh` measures the best again"
+        )
 
 
 def _one_of(kind: type[E], text: str, option: str) -> E:
@@ -170,11 +188,18 @@ def _row(
     superseded: bool,
     pinned: bool,
     disturbed: bool,
+    stale: bool,
 ) -> list[str]:
     more = [schedule.generator, decisions_text(schedule)] if wide else ["", ""]
+    from ..tuning_db.staleness import RE_VERIFY
     from ..tuning_db.values import NOT_CALM
 
-    states = {"finals": m.trial is False, "pinned": pinned, NOT_CALM: disturbed}
+    states = {
+        "finals": m.trial is False,
+        "pinned": pinned,
+        NOT_CALM: disturbed,
+        RE_VERIFY: stale,
+    }
     marks = "".join(f", {state}" for state, holds in states.items() if holds)
     outcome = f"{m.outcome.value}{f' {_SUPERSEDED}' if superseded else ''}{marks}"
     return [
@@ -227,6 +252,8 @@ def best(
     as_json: AsJson = False,
 ) -> None:
     """Show the schedule that `build` takes for each workload, or one, by target and compiler."""
+    from ..autotune.today import toolchain_of
+    from ..tuning_db.staleness import RE_VERIFY
     from ..tuning_db.values import NOT_CALM
 
     options = Options(param, shape, constant)
@@ -258,7 +285,9 @@ def best(
         ">vs untuned", "?inexact", "schedule",
     )  # fmt: skip
     for n, ((where, compiler), rows) in enumerate(tables.items()):
-        print_headings(n, f"{where}, {compiler}")
+        now = toolchain_of(where)
+        stale = f", {RE_VERIFY}" if now is not None and now.generation != compiler else ""
+        print_headings(n, f"{where}, {compiler}{stale}")
         print_table(columns, rows, "")
     noises = dict.fromkeys(best["noise"] for best in choices if best["noise"] is not None)
     if workload is not None and noises:
@@ -367,5 +396,5 @@ def explain(  # noqa: PLR0913, PLR0917 - each option of a lookup has a name
         print_text(str(told))
 
 
-for _command in (upkeep.pin, upkeep.prune, upkeep.diff):
+for _command in (upkeep.stats, upkeep.refresh, upkeep.pin, upkeep.prune, upkeep.diff):
     app.command()(_command)

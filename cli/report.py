@@ -144,7 +144,7 @@ def steps(schedule: ScheduleRecord) -> str:
     from ..schedule import Trace
 
     try:
-        return str(Trace.from_json(schedule.trace))
+        return str(Trace.from_json(schedule.trace, older=True))
     except ScheduleError as error:
         return f"its trace cannot be read: {error}"
 
@@ -154,7 +154,7 @@ def decisions_text(schedule: ScheduleRecord) -> str:
     from ..schedule import Trace
 
     try:
-        decisions = Trace.from_json(schedule.trace).decisions.values()
+        decisions = Trace.from_json(schedule.trace, older=True).decisions.values()
     except ScheduleError as error:
         return f"its trace cannot be read: {error}"
     return " ".join(",".join("?" if n is None else str(n) for n in d) for d in decisions)

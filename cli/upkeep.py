@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..base.durations import format_seconds
 from ..base.errors import DatabaseError
 from ..base.text import masked_url, short_id
+from .graph_options import Constants, Shapes
 from .options import (
     AsJson,
     Database,
     DatabaseArgument,
     DatabaseOption,
+    Parameters,
+    Tolerance,
     database_named,
     open_database,
 )
-from .report import decisions_text, measured_text, print_json, steps
-from .table import print_headings, print_table, print_text
+from .program_file import Options, load_buildable
+from .report import decisions_text, measured_text, print_json, steps, tune_row
+from .table import print_facts, print_headings, print_table, print_text
 
 if TYPE_CHECKING:
     from ..base.durations import MeasuredTime
@@ -38,6 +43,109 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete; otherwise only say wha
 AnyId = Annotated[str, typer.Argument(metavar="ID", help="An id, or its first digits.")]
 _SHOWN = 3
 """Ids that a row of a table of deleted records names."""
+
+
+def stats(
+    database: DatabaseArgument = None, db: DatabaseOption = None, as_json: AsJson = False
+) -> None:
+    """Count the records, and those that are to be verified again, by target and compiler."""
+    from ..autotune.today import toolchain_of
+    from ..tuning_db.staleness import RE_VERIFY
+
+    location = database_named(database, db)
+    with open_database(location) as opened:
+        counts, places = opened.counts(), opened.places(toolchain_of)
+    if as_json:
+        print_json({"records": counts, "places": [place._asdict() for place in places]})
+        return
+    print_facts(counts)
+    rows = [
+        [
+            place.target,
+            place.generation,
+            *map(str, (place.programs, place.measurements, place.usable)),
+            "?" if place.reverify is None else str(place.reverify or ""),
+        ]
+        for place in places
+    ]
+    print_text("")
+    columns = ("~target", "compiler", ">programs", ">measured", ">verified", f"?>{RE_VERIFY}")
+    print_table(columns, rows, "no measurements")
+    if any(place.reverify for place in places):
+        print_text("\n`tilewright db refresh` measures the best of each program again.")
+
+
+def refresh(
+    programs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE.py:FUNCTION[:KERNEL]|MODEL.onnx[:KERNEL]]...",
+            help="Programs and models, whose kernels run most often first; by default all of the "
+            "database.",
+        ),
+    ] = None,
+    param: Parameters = None,
+    shape: Shapes = None,
+    constant: Constants = None,
+    db: Database = "tuning.db",
+    target: Annotated[
+        str | None,
+        typer.Option(help="By default each target of the database that this machine is."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Wall-clock time in seconds.", min=0)
+    ] = None,
+    tolerance: Tolerance = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the best schedules of older compilers and primitives again, most used first.
+
+    No build takes a record of another generation of the compiler, or of an older version of a
+    primitive: `db list`, `db stats` and `db explain` show it as re-verify. Nothing is deleted.
+    """
+    from ..autotune.refresh import Refreshed
+    from ..autotune.refresh import refresh as run
+    from ..codegen.detect import resolve
+
+    options = Options(param, shape, constant, target or "cpu")
+    given = [load_buildable(name, options) for name in programs or ()] or None
+
+    def tell(one: Refreshed) -> None:
+        if not as_json:
+            typer.echo(f"{one.workload}: {one.outcome}", err=True)
+
+    with open_database(db, write=True) as opened:
+        done = run(
+            opened,
+            given,
+            None if target is None else resolve(target),
+            seconds=seconds,
+            tolerance=tolerance,
+            callback=tell,
+        )
+    if as_json:
+        print_json(
+            [
+                {
+                    "workload": one.workload,
+                    "target": one.target,
+                    "recorded": one.seconds,
+                    "why": one.why,
+                    "result": None if one.result is None else tune_row(one.result, one.workload),
+                    "refused": one.refused,
+                }
+                for one in done
+            ]
+        )
+    else:
+        rows = [
+            [one.workload, one.target, format_seconds(one.seconds), one.outcome, one.why]
+            for one in done
+        ]
+        columns = ("~program", "~target", ">recorded", "~now", "~why")
+        print_table(columns, rows, f"there is nothing to verify again in {masked_url(db)}")
+    if any(one.result is not None and one.result.interrupted for one in done):
+        raise typer.Exit(130)
 
 
 def prune(

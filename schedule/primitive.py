@@ -55,6 +55,8 @@ class Primitive:
     """A registered primitive. `names` are its parameters after the function and the chooser.
 
     `inexact` is `None` for a primitive that keeps every result, but for the order of sums.
+    `version` is raised when the same step makes another program: what was measured of the older one
+    says nothing of it.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Primitive:
     variadic: str | None
     samples: bool
     inexact: ErrorFactor | None = None
+    version: int = 1
 
     def error_factor(self, arguments: Mapping[str, Any]) -> float:
         """How many times the error that reordering explains a step may have; 1 if it is exact.
@@ -248,12 +251,15 @@ def primitive(
 ) -> Callable[Concatenate[S, P], tuple[Func, R]]: ...
 @overload
 def primitive(
-    *, inexact: ErrorFactor
+    *, inexact: ErrorFactor | None = None, version: int = 1
 ) -> Callable[
     [Callable[Concatenate[S, P], tuple[Func, R]]], Callable[Concatenate[S, P], tuple[Func, R]]
 ]: ...
 def primitive(
-    function: Callable[..., tuple[Func, Any]] | None = None, *, inexact: ErrorFactor | None = None
+    function: Callable[..., tuple[Func, Any]] | None = None,
+    *,
+    inexact: ErrorFactor | None = None,
+    version: int = 1,
 ) -> Any:
     """Register `function` under its name, as a method of schedules.
 
@@ -262,17 +268,22 @@ def primitive(
     arguments may return that factor. Schedules with such a step are searched and built only if the
     user gives a `tolerance`.
 
+    `@primitive(version=2)` says that the same steps make other programs than those of version 1
+    (the default). Traces record it. Those of another version are refused until what they made is
+    measured again (`refresh`).
+
     Defining a function again, as by running a notebook cell twice, replaces the earlier one. Raises
     `ScheduleError` if the name is taken otherwise, if a parameter has no type or one that no trace
-    can hold, if the result is not `tuple[Func, ...]`, and for a factor of 1 or less.
+    can hold, if the result is not `tuple[Func, ...]`, for a factor of 1 or less, and for a version
+    that is no integer from 1 on.
     """
     if function is None:
-        return partial(_register, inexact=inexact)
-    return _register(function, inexact)
+        return partial(_register, inexact=inexact, version=version)
+    return _register(function, inexact, version)
 
 
 def _register(
-    function: Callable[..., tuple[Func, Any]], inexact: ErrorFactor | None
+    function: Callable[..., tuple[Func, Any]], inexact: ErrorFactor | None, version: int
 ) -> Callable[..., tuple[Func, Any]]:
     if not inspect.isfunction(function):
         raise ScheduleError(
@@ -283,6 +294,10 @@ def _register(
     name = function.__name__
     if inexact is not None and not callable(inexact):
         _check_factor(name, inexact)
+    if type(version) is not int or version < 1:
+        raise ScheduleError(
+            "primitive {0} is of version {1!r}; expected an integer from 1 on", name, version
+        )
     former = PRIMITIVES.get(name)
     again = (
         former is not None
@@ -311,6 +326,7 @@ def _register(
         variadic=variadic[0] if variadic else None,
         samples=samples,
         inexact=inexact,
+        version=version,
     )
     if registered.home is not None:
         _check_outsider(registered)

@@ -18,7 +18,7 @@ from ..base.display import html
 from ..base.errors import ScheduleError
 from ..base.text import count, excerpt
 from .facts import keeping_facts
-from .primitive import PRIMITIVES, find_primitive
+from .primitive import PRIMITIVES, Primitive, find_primitive
 from .step_arguments import KINDS, MAX_INT, Argument, Ref, from_json, to_json, to_python
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MAX_STEPS = 4096
 MAX_OUTPUTS = 1024
 MAX_JSON = 4 << 20
 MAX_HOME = 256
-_KEYS = {"op", "from", "args", "out", "decision", "note"}
+_KEYS = {"op", "version", "from", "args", "out", "decision", "note"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,11 @@ class Trace:
         count = 0
         for step in self.steps:
             data: dict[str, Any] = {"op": step.op}
-            home = find_primitive(step.op).home
-            if home is not None:
-                data["from"] = home
+            primitive = find_primitive(step.op)
+            if primitive.version > 1:
+                data["version"] = primitive.version
+            if primitive.home is not None:
+                data["from"] = primitive.home
             data["args"] = {name: to_json(value) for name, value in step.arguments}
             if step.outputs:
                 data["out"] = [f"{kind}{count + k}" for k, kind in enumerate(step.outputs)]
@@ -168,13 +170,16 @@ class Trace:
         return {"version": VERSION, "steps": steps}
 
     @staticmethod
-    def from_json(text: str) -> Trace:
+    def from_json(text: str, *, older: bool = False) -> Trace:
         """The trace in a JSON text.
 
+        With `older`, steps of older versions of primitives are taken as steps of today's, which may
+        make another program: to show them, and to measure that.
+
         Raises `ScheduleError` for anything that is not one: damaged text, a newer version, unknown
-        primitives, arguments of wrong types, sizes that make no sense.
+        primitives or other versions of them, arguments of wrong types, sizes that make no sense.
         """
-        return Trace(tuple(_read_steps(_read_document(text))))
+        return Trace(tuple(_read_steps(_read_document(text), older=older)))
 
     def as_python(self, name: str = "sch") -> str:
         """The trace as Python statements on a `Schedule` called `name`."""
@@ -261,18 +266,20 @@ def _read_document(text: str) -> list[Any]:
     return steps
 
 
-def _read_steps(steps: list[Any]) -> Iterator[Step]:
+def _read_steps(steps: list[Any], *, older: bool) -> Iterator[Step]:
     outputs = ""
     for number, data in enumerate(steps):
         try:
-            step = _read_step(data, outputs)
+            step = _read_step(data, outputs, older=older)
         except ScheduleError as error:
-            raise ScheduleError("step {0} of the trace: {1}", number, error) from error
+            raise ScheduleError(
+                "step {0} of the trace: {1}", number, error, **error.data
+            ) from error
         outputs += step.outputs
         yield step
 
 
-def _read_step(data: Any, outputs: str) -> Step:
+def _read_step(data: Any, outputs: str, *, older: bool) -> Step:
     if not isinstance(data, dict) or not data.keys() <= _KEYS:
         raise ScheduleError("not a step: {0!r:.80}", data)
     op, args = data.get("op"), data.get("args")
@@ -286,6 +293,7 @@ def _read_step(data: Any, outputs: str) -> Step:
     ):
         raise ScheduleError("`from` is the name of a module")
     primitive = find_primitive(op, home)
+    _require_version(primitive, data.get("version", 1), older=older)
     primitive.check_names(args)
     bound = {name: from_json(args[name], outputs) for name in primitive.names if name in args}
     primitive.check_types(bound)
@@ -297,6 +305,23 @@ def _read_step(data: Any, outputs: str) -> Step:
     if decision and not primitive.samples:
         raise ScheduleError("{0} takes no decision", op)
     return Step(op, tuple(bound.items()), made, decision, note)
+
+
+def _require_version(primitive: Primitive, version: Any, *, older: bool) -> None:
+    if type(version) is not int or version < 1:
+        raise ScheduleError("`version` is an integer from 1 on, found {0!r:.40}", version)
+    if version > primitive.version or (version < primitive.version and not older):
+        newer = version > primitive.version
+        raise ScheduleError(
+            "it was made by version {0} of {1}, and this is version {2}",
+            version,
+            primitive.name,
+            primitive.version,
+            hint="update what registers it" if newer else "measure it again: tilewright db refresh",
+            primitive=primitive.name,
+            found=version,
+            expected=primitive.version,
+        )
 
 
 def _read_outputs(data: Any, count: int) -> str:

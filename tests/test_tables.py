@@ -27,6 +27,7 @@ import tilewright as tw
 from tilewright.autotune.examine import Examined
 from tilewright.autotune.measure.pack_import import Imported
 from tilewright.autotune.model import assess, base_model, samples
+from tilewright.autotune.refresh import Refreshed
 from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.drawing import Drawn
 from tilewright.building.build import Library
@@ -62,6 +63,8 @@ COMMANDS = {
     "list-wide": "db list --wide --workload conv2d",
     "best": "db best",
     "best-inexact": "db best --tolerance 1e-3",
+    "stats": "db stats --db session.db",
+    "refresh": "db refresh",
     "prune": "db prune",
     "diff-measurements": "db diff {measurement} {other}",
     "diff-schedules": "db diff 24d9a9237f34 1bcbb99574d3 --db session.db",
@@ -154,6 +157,8 @@ EXAMINED = {
 """Of a small program and a large one."""
 
 
+TARGET = "cpu -mcpu=x86-64-v3 -threads=1"
+STALE = "measured with llvm 21, wanted llvm 22"
 NOISE = "noisy machine: times uncertain by up to 68x; tune again when calm"
 LIBRARY = Library(
     tuple(Path(f"build/libmatmul.{ending}") for ending in ("so", "so.json", "h")),
@@ -229,8 +234,14 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
             ("depthwise_convolution X:float32[1,64,112,112] W:float32[64,1,3,3]", None, 12_345),
         )
     ]
+    refreshed = [
+        Refreshed("matmul A:float32[64,64] B:float32[64,64]", TARGET, 1e-3, STALE, RESULT),
+        Refreshed("softmax A:float32[64,64]", TARGET, 2e-3, STALE),
+        Refreshed("own \x1b[2J", TARGET, 3e-3, STALE, refused="its steps do not apply \x1b[2J"),
+    ]
     report = assess.Report(tuple(judged), SCORES)  # type: ignore[arg-type]
     monkeypatch.setattr("tilewright.autotune.tune.tune", tuned)
+    monkeypatch.setattr("tilewright.autotune.refresh.refresh", lambda *_, **__: refreshed)
     monkeypatch.setattr("tilewright.autotune.examine.examine", examined)
     monkeypatch.setattr(samples, "shipped", lambda kind: [])
     learned = SimpleNamespace(tasks=[SimpleNamespace(session="")])
@@ -267,6 +278,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.codegen.detect.usable_memory", lambda: 32 * 2**30)
     monkeypatch.setattr("tilewright.autotune.records.target_record", lambda target: CPU)
     monkeypatch.setattr("tilewright.autotune.records.toolchain_record", lambda target: LLVM)
+    monkeypatch.setattr("tilewright.autotune.today.toolchain_of", lambda text: LLVM)
     path = "/srv/measurements/of-all-machines/tuning.db"
     for module in ("explain", "lookup"):
         monkeypatch.setattr(f"tilewright.tuning_db.{module}.location", lambda _: path)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, bindparam, literal_column, select
 
 from ..base.errors import DatabaseError
 from .read import COLUMNS, NAMES, Damage, damaged, known
+from .staleness import other_version
 from .tables import CHECKED, target, toolchain, verification
 from .values import Measurement, ScheduleRecord, TargetRecord, Toolchain, Verification
 
@@ -45,28 +46,37 @@ _OF_SCHEDULE = (
 class Wanted:
     """The subject of a lookup, and what it leaves out.
 
-    `failed` are the checks that failed in any layer. `schedule` asks for that schedule only,
+    `tools` are those of today, `None` for any. `failed` are the checks that failed in any layer.
+    `schedule` asks for that schedule only,
     whether or not it was a finalist. `refused` are schedules that do not apply, and why.
     """
 
     workload: str
     comparable: str
-    generation: str | None = None
+    tools: Toolchain | None = None
     tolerance: float | None = None
     failed: Collection[Check] = ()
     schedule: str | None = None
     damage: Damage = field(default_factory=Damage)
     refused: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def generation(self) -> str | None:
+        """The generation of the tools whose times count; `None` for any."""
+        return None if self.tools is None else self.tools.generation
+
 
 ID, SECONDS, _SCHEDULE = map(NAMES["measurement"].index, ("id", "seconds", "schedule"))
 
 
 def intact(connection: Connection, row: Sequence[Any], wanted: Wanted) -> Entry | None:
-    """The records of a row of `with_schedule` that is neither damaged nor refused."""
+    """The records of a row of `with_schedule` that is neither damaged, refused nor stale."""
     if row[_SCHEDULE] in wanted.refused or wanted.damage.has(connection, row[ID]):
         return None
-    return wanted.damage.or_none(connection, partial(_pair, row))
+    entry = wanted.damage.or_none(connection, partial(_pair, row))
+    if entry is None or wanted.tools is None:
+        return entry
+    return entry if other_version(entry[1].trace, wanted.tools) is None else None
 
 
 def _pair(row: Sequence[Any]) -> Entry:

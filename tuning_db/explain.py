@@ -50,8 +50,9 @@ from .lookup import (
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
+from .staleness import other_version
 from .tables import measurement, schedule, target, toolchain, workload
-from .values import Best, Outcome, TargetRecord, Verdict, Workload
+from .values import Best, Outcome, TargetRecord, Toolchain, Verdict, Workload
 
 EXAMPLES = 3
 _THREADS = re.compile(r"(.*)/threads=([0-9]+)")
@@ -67,7 +68,8 @@ class Reason(StrEnum):
     OTHER_COMPAT = "its code may not be legal on this target"
     OTHER_THREADS = "tuned for another number of threads: a build re-fits it, as a transfer"
     OTHER_PERF = "its times are not comparable with this target's"
-    OTHER_GENERATION = "another generation of the toolchain"
+    OTHER_GENERATION = "re-verify: another generation of the toolchain"
+    OTHER_VERSION = "re-verify: another version of a primitive"
     NOT_OK = "it failed"
     DAMAGED = "it is damaged"
     CHECK_FAILED = "a numeric check of its schedule failed"
@@ -77,6 +79,10 @@ class Reason(StrEnum):
     SUPERSEDED = "its schedule was measured again later"
     OUTDATED = "the final timings of its session replace it"
     NOT_CHOSEN = "usable, but not the choice"
+
+
+RE_VERIFIED = frozenset({Reason.OTHER_GENERATION, Reason.OTHER_VERSION})
+"""The reasons for which a record is verified again by `refresh`."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +208,7 @@ def _considered(tolerance: float | None) -> Select[Any]:
             *(raw(measurement.c[name]).label(name) for name in names),
             SUPERSEDED.label("superseded"),
             schedule.c.inexact,
+            raw(schedule.c.trace).label("trace"),
             within(tolerance).label("within"),
             target.c.text,
             target.c.compat,
@@ -277,7 +284,7 @@ def _judge(
     row: Row[Any], goal: TargetRecord, wanted: Wanted, damaged: Mapping[str, str]
 ) -> tuple[Reason, str] | None:
     """The reason that refuses a row, with details; `None` if it is usable."""
-    generation, tolerance = wanted.generation, wanted.tolerance
+    tolerance = wanted.tolerance
     if row.compat != goal.compat:
         return Reason.OTHER_COMPAT, f"measured on {row.text} ({row.compat}), wanted {goal.compat}"
     here, there = (_THREADS.fullmatch(perf) for perf in (goal.perf, str(row.perf)))
@@ -285,8 +292,8 @@ def _judge(
         return Reason.OTHER_THREADS, f"tuned for {there[2]}, asked for {here[2]}"
     if row.perf != goal.perf:
         return Reason.OTHER_PERF, f"measured on {row.text} ({row.perf}), wanted {goal.perf}"
-    if generation is not None and row.generation != generation:
-        return Reason.OTHER_GENERATION, f"measured with {row.generation}, wanted {generation}"
+    if (stale := _stale(row, wanted.tools)) is not None:
+        return stale
     if row.outcome not in list(Outcome):
         return Reason.DAMAGED, f"its outcome is {row.outcome!r:.40}"
     if row.outcome != Outcome.OK:
@@ -307,6 +314,17 @@ def _judge(
     if row.superseded:
         return Reason.SUPERSEDED, ""
     return None
+
+
+def _stale(row: Row[Any], tools: Toolchain | None) -> tuple[Reason, str] | None:
+    """Why a row is to be verified again, with details; `None` if it is not."""
+    if tools is None:
+        return None
+    if row.generation != tools.generation:
+        measured = f"measured with {row.generation}, wanted {tools.generation}"
+        return Reason.OTHER_GENERATION, measured
+    made = other_version(row.trace, tools) if isinstance(row.trace, str) else None
+    return None if made is None else (Reason.OTHER_VERSION, made)
 
 
 class _Relative(NamedTuple):
@@ -385,7 +403,7 @@ def _count_usable(one: _Relative, wanted: Wanted) -> int:
 def _transferable(layers: Layers, connection: Connection, near: str, wanted: Wanted) -> Best | None:
     """The recorded best of another workload in one layer, whose schedule may be transferred."""
     failed = failed_checks(layers, near) if len(layers) > 1 else ()
-    other = Wanted(near, wanted.comparable, wanted.generation, failed=failed, damage=wanted.damage)
+    other = Wanted(near, wanted.comparable, wanted.tools, failed=failed, damage=wanted.damage)
     return best([connection], other, pins=False)
 
 
@@ -418,6 +436,8 @@ def _lines(story: Explanation) -> Iterator[str]:
         more = ", ..." if group.count > len(group.examples) else ""
         some = count(group.count, "record") + _at_best(group.seconds)
         yield f"  {some}: {group.reason.value}{detail}: {ids}{more}"
+    if story.best is None and any(group.reason in RE_VERIFIED for group in story.refused):
+        yield "  `tilewright db refresh` measures the best of those again"
     if not story.refused and story.best is None:
         yield "  there are no measurements of this workload"
     if story.near:

@@ -47,7 +47,7 @@ from .read import (
 )
 from .tables import TABLES, measurement
 from .tables import workload as programs
-from .tally import Tally, count_trials, each, tally
+from .tally import Place, Tally, count_trials, counts, each, places, tally
 from .values import (
     KINDS,
     AnyRecord,
@@ -261,6 +261,19 @@ class Queries(Hinted):
         with self._layers[0].reading() as connection:
             return list(tally(connection))
 
+    def counts(self) -> dict[str, int]:
+        """How many records of each kind this database has (without layers)."""
+        with self._layers[0].reading() as connection:
+            return counts(connection)
+
+    def places(self, today: Callable[[str], Toolchain | None]) -> list[Place]:
+        """What this database has (without layers) by target and generation of the compiler.
+
+        `today` returns the tools of today for the text of a target, `None` where it knows none.
+        """
+        with self._layers[0].reading() as connection, leaving_out() as damage:
+            return places(connection, today, damage)
+
     def each(
         self,
         *,
@@ -325,9 +338,9 @@ class Queries(Hinted):
         """The pinned schedule, else the fastest verified one or one that ties with it, or None.
 
         A measurement counts if it is of that workload (id), of a target of the same compat and perf
-        class, of the same toolchain generation (if `toolchain` is given), ok, verified, and the
-        last one of its schedule in all layers; within a session, final timings replace earlier ones
-        (see `tuning_db/finals_rule.py`).
+        class, of the same toolchain generation and versions of primitives (if `toolchain` is
+        given), ok, verified, and the last one of its schedule in all layers; within a session,
+        final timings replace earlier ones (see `tuning_db/finals_rule.py`).
         It is verified if at least one `Verification` of the same workload, target, schedule and
         toolchain passed and none failed, put before or after it. A check that failed in any layer
         refuses the schedule in all layers. Of equal times the upper layer's wins.
@@ -468,5 +481,4 @@ def _wanted(
     damage: Damage,
 ) -> Wanted:
     require_amounts(tolerance=tolerance)
-    generation = None if toolchain is None else toolchain.generation
-    return Wanted(workload, target.comparable, generation, tolerance, damage=damage)
+    return Wanted(workload, target.comparable, toolchain, tolerance, damage=damage)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from .finals_rule import FINALS, of_finals
-from .read import COLUMNS, NAMES, Damage, raw, to_record
-from .tables import measurement, schedule, session
-from .values import Measurement, Outcome
+from .read import COLUMNS, NAMES, Damage, get, raw, to_record
+from .staleness import reverify
+from .tables import TABLES, measurement, schedule, session
+from .values import Measurement, Outcome, TargetRecord, Toolchain
 
 _PAGE = 1000
 
@@ -79,6 +80,69 @@ def tally(connection: Connection) -> Iterator[Tally]:
     with connection.execute(_MEASURED, execution_options={"yield_per": _PAGE}) as rows:
         for session_id, of_session in groupby(rows, key=itemgetter(0)):
             yield from _tally_of_session(Trials(budgets.get(session_id)), of_session)
+
+
+class Place(NamedTuple):
+    """What a database has of a target and a generation of the compiler.
+
+    `reverify` of the `measurements` are to be verified again; `None` where the tools of today are
+    not known.
+    """
+
+    target: str
+    generation: str
+    programs: int
+    measurements: int
+    usable: int
+    reverify: int | None
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """How many records of each kind a database has."""
+    return {
+        kind: connection.execute(select(func.count()).select_from(table)).scalar_one()
+        for kind, table in TABLES.items()
+    }
+
+
+def places(
+    connection: Connection, today: Callable[[str], Toolchain | None], damage: Damage
+) -> list[Place]:
+    """What a database has by target and generation; `today` has the tools for a target's text."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for target, made_by, workload, traces, measurements, usable in _of_places(connection):
+        where = damage.or_none(connection, partial(get, connection, TargetRecord, target))
+        tools = damage.or_none(connection, partial(get, connection, Toolchain, made_by))
+        if where is None or tools is None:
+            continue
+        now = today(where.text)
+        place = found.setdefault((where.text, tools.generation), [set(), 0, 0, 0])
+        place[0].add(workload)
+        place[1] += measurements
+        place[2] += usable
+        if now is None:
+            place[3] = None
+        elif place[3] is not None and now.generation != tools.generation:
+            place[3] += measurements
+        elif place[3] is not None:
+            place[3] += sum(reverify(trace, tools, now) is not None for trace in traces())
+    return [Place(*key, len(p), *rest) for key, (p, *rest) in sorted(found.items())]
+
+
+def _of_places(connection: Connection) -> Iterator[tuple[Any, ...]]:
+    """The counts of each target, toolchain and workload (ids), and a function for their traces."""
+    keys = [raw(measurement.c[name]) for name in ("target", "toolchain", "workload")]
+    usable = func.count().filter(measurement.c.outcome == Outcome.OK, measurement.c.verified)
+    for *group, number, good in connection.execute(
+        select(*keys, func.count(), usable).group_by(*keys)
+    ).all():
+        of_group = [key == value for key, value in zip(keys, group, strict=True)]
+        traces = (
+            select(raw(schedule.c.trace))
+            .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
+            .where(*of_group)
+        )
+        yield *group, partial(connection.scalars, traces), number, good
 
 
 _BUDGETS = select(*(raw(session.c[name]) for name in ("id", "trials")))

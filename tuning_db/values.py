@@ -172,7 +172,9 @@ class Toolchain(Digested):
     """The versions of the tools that generate the code.
 
     `generation` names what must agree for timings to be comparable ("llvm 22"); records of another
-    generation are refused by a lookup that gives a toolchain. `versions` is everything, in detail.
+    generation are refused by a lookup that gives a toolchain, and so are schedules that were made
+    by other versions of primitives (see `tuning_db/staleness.py`). `versions` is everything, in
+    detail.
     """
 
     kind: ClassVar[str] = "toolchain"

@@ -234,7 +234,7 @@ def _field(name: str, value: object) -> object:
 def schedule(found: ScheduleRecord) -> h.Node:
     """The steps of a schedule, folded; or why they cannot be read."""
     try:
-        steps = Trace.from_json(found.trace)
+        steps = Trace.from_json(found.trace, older=True)
     except ScheduleError as error:
         return h.p(".bad")[text(f"its trace cannot be read: {error}")]
     return trace(steps, found.generator)

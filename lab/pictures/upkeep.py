@@ -79,7 +79,7 @@ def _lines(record: AnyRecord, name: str, value: object) -> list[str]:
     """
     if name == "trace" and isinstance(record, ScheduleRecord):
         try:
-            return statements(Trace.from_json(record.trace))
+            return statements(Trace.from_json(record.trace, older=True))
         except ScheduleError as error:
             return [f"it cannot be read: {error}", str(value)]
     return str(value).splitlines()

@@ -109,7 +109,7 @@ def completed(
 
 def _decisions(schedule: ScheduleRecord, names: DecisionNames) -> dict[str, int]:
     try:
-        return names.decisions(Trace.from_json(schedule.trace))
+        return names.decisions(Trace.from_json(schedule.trace, older=True))
     except ScheduleError:  # damaged, or of a primitive that is not here
         return {}
 

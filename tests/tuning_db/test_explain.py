@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy.event import listen
 
@@ -13,6 +14,7 @@ from tilewright.tuning_db import (
     Outcome,
     Reason,
     Refused,
+    ScheduleRecord,
     TargetRecord,
     TuningDatabase,
 )
@@ -56,6 +58,8 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     db.put(*verified(7, 0.7), *verified(8, 0.8))
     db.put(measurement(8, 0.75, after=-1))
     db.put(*winograd(9, 0.65, 1e-5))
+    renewed = ScheduleRecord('{"steps":[{"op":"split","version":2}],"version":1}', 1)
+    db.put(renewed, replace(measurement(10, 0.55), schedule=renewed.id))
     story = db.explain(MATMUL, CPU, LLVM)
     assert story.best == Best(schedule(7), measurement(7, 0.7), False, db.location)
     groups = refused(db)
@@ -72,6 +76,7 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     assert groups[Reason.OTHER_PERF].detail == (
         "measured on cpu -threads=1 (Xeon, 1 thread), wanted Xeon, 2 threads"
     )
+    assert groups[Reason.OTHER_VERSION].detail == "made with version 2 of split, wanted 1"
     assert groups[Reason.OTHER_GENERATION].detail == "measured with llvm 21, wanted llvm 22"
     assert groups[Reason.NOT_OK].detail == "run_timeout"
     assert groups[Reason.INEXACT].detail == "winograd, no tolerance was given"

@@ -80,7 +80,7 @@ def check_best(db: TuningDatabase) -> Rows:
                 best = db.best(workload.id, target, compiler)
                 if best is None or best.measurement is None:
                     continue
-                wanted = Wanted(workload.id, target.comparable, compiler.generation)
+                wanted = Wanted(workload.id, target.comparable, compiler)
                 with db._layers[0].reading() as connection:
                     if best.pinned:
                         only = dataclasses.replace(wanted, schedule=best.schedule.id)

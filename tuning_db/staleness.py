@@ -1,0 +1,58 @@
+"""Which schedules are to be verified again: those that another compiler than today's measured.
+
+Times are those of a generation of the tools, see `Toolchain`. A step of a trace is of a version of
+its primitive: `{"op": "split", "version": 2, ...}`, or of the first where it names none. A
+toolchain names the versions of primitives beyond that. Records of other generations and versions
+are shown, and no lookup takes them; `refresh` measures the best of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..base.errors import DatabaseError
+from .values import Json, Toolchain, parse_trace
+
+PRIMITIVE = "primitive "
+"""What the name of a version of a toolchain begins with if it is that of a primitive."""
+RE_VERIFY = "re-verify"
+"""The mark of a record that was measured by another generation, or made by other primitives."""
+
+
+def versions_of(primitives: Mapping[str, int]) -> dict[str, Json]:
+    """The versions of primitives as those of a toolchain: those beyond the first."""
+    return {f"{PRIMITIVE}{name}": n for name, n in sorted(primitives.items()) if n > 1}
+
+
+def other_version(trace: str, toolchain: Toolchain) -> str | None:
+    """The step of a trace (JSON text) that was of another version of its primitive, in words.
+
+    `None` if all are of those of the toolchain.
+    """
+    now = {
+        name.removeprefix(PRIMITIVE): version
+        for name, version in toolchain.versions.items()
+        if name.startswith(PRIMITIVE)
+    }
+    # The version of the format is one; a step that names another is rare, and parsing takes time.
+    if not now and trace.count('"version"') < 2:
+        return None
+    try:
+        data = parse_trace(trace)
+    except DatabaseError:
+        return None  # the record is damaged, which is not said here
+    steps = data.get("steps") if isinstance(data, dict) else None
+    for step in steps if isinstance(steps, list) else ():
+        if not isinstance(step, dict) or not isinstance(name := step.get("op"), str):
+            continue
+        made, today = step.get("version", 1), now.get(name, 1)
+        if made != today:
+            return f"made with version {made!r:.20} of {name:.80}, wanted {today}"
+    return None
+
+
+def reverify(trace: str, measured: Toolchain, toolchain: Toolchain) -> str | None:
+    """Why another toolchain has to verify again what one has measured; `None` if it has not."""
+    if measured.generation != toolchain.generation:
+        return f"measured with {measured.generation}, wanted {toolchain.generation}"
+    return other_version(trace, toolchain)
