@@ -66,7 +66,7 @@ def test_reasons_are_told(db: TuningDatabase) -> None:
     elsewhere = {Reason.OUTDATED, Reason.DAMAGED, Reason.NOT_APPLICABLE, Reason.OTHER_THREADS}
     assert set(groups) == set(Reason) - elsewhere
     assert [groups[reason].seconds for reason in Reason if reason in groups] == [
-        *(0.1, 0.2, 0.3, None, 0.5, 0.6),
+        *(0.1, 0.2, 0.3, 0.55, None, 0.5, 0.6),
         *(0.65, 0.75, 0.8),
     ]
     assert all(group.count == len(group.examples) == 1 for group in groups.values())
