@@ -234,6 +234,8 @@ def _stale_of(
     renewed: dict[str, Schedule] = {}
 
     def applies(record: ScheduleRecord) -> str | None:
+        if func is None:
+            return None
         try:
             renewed[record.id] = replayed(Trace.from_json(record.trace, older=True), func)
         except ScheduleError as error:
@@ -247,7 +249,7 @@ def _stale_of(
             where,
             tools,
             tolerance=tolerance,
-            applies=None if func is None else applies,
+            applies=applies,
             pins=False,
         )
         why = None if best is None else reverify(best.schedule.trace, tools, now)

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
@@ -15,6 +16,7 @@ from ..target import Target
 from ..tir.ir import Func
 from ..tir.verify import verify
 from ..tuning_db.arguments import opened
+from ..tuning_db.journal import journalled
 from ..tuning_db.store import DatabaseOrPath
 from .cluster.cluster import Cluster, connected
 from .config import TuneConfig
@@ -140,7 +142,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     and the gain is then a lower bound.
 
     Every measurement is in `database` (or the one at that path or URL, which is created where there
-    is none) before the next begins. Earlier measurements of the program
+    is none) before the next begins. Where that is on a server that gets out of reach, measurements
+    wait in a file of this machine, and arrive later. Earlier measurements of the program
     and target warm the search and are not repeated; schedules of other sizes of the program are the
     first candidates. `resume` continues the last session of this program, target, budget and
     tolerance that did not finish; if there is none, a warning says why, and a new one starts.
@@ -220,8 +223,13 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         to_close = opened_here.pop_all()
 
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
-        with to_close, shown or nullcontext(), _system_errors(callback) as given:
-            found = job.run(each_of(see, shown, given), stop, tunings)
+        with (
+            to_close,
+            shown or nullcontext(),
+            _system_errors(callback) as given,
+            journalled(job.database) as kept,
+        ):
+            found = replace(job, database=kept).run(each_of(see, shown, given), stop, tunings)
         results = kernels.of_programs(found)
         return results if several else results[0]
 

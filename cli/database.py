@@ -350,6 +350,26 @@ def merge(
 
 
 @app.command()
+def sync(
+    local: Annotated[str, typer.Argument(help="A file or an SQLAlchemy URL.")],
+    team: Annotated[str, typer.Argument(help="Another one, such as that of the team.")],
+    as_json: AsJson = False,
+) -> None:
+    """Give two databases what they lack of each other; what was interrupted goes on.
+
+    Existing records do not change, and doing it again changes nothing.
+    """
+    with open_database(local, create=True) as one, open_database(team, create=True) as other:
+        synced = one.sync(other)
+    if as_json:
+        print_json(synced._asdict())
+        return
+    for new, location in ((synced.received, local), (synced.sent, team)):
+        typer.echo(f"{masked_url(location)}: ", nl=False)
+        print_new(new, as_json=False)
+
+
+@app.command()
 def explain(  # noqa: PLR0913, PLR0917 - each option of a lookup has a name
     program: ProgramOrModel,
     param: Parameters = None,

@@ -26,7 +26,7 @@ import tilewright as tw
 from tilewright.autotune.measure.measurer import Measurer
 from tilewright.autotune.model import assess, base_model, samples
 from tilewright.autotune.model.cpu import model as cpu_model
-from tilewright.autotune.records import toolchain_record, workload_record
+from tilewright.autotune.records import _toolchain, workload_record
 from tilewright.base.errors import BuildError
 from tilewright.cli.database import _gain as cell_of_gain
 from tilewright.cli.program_file import Options, load_program
@@ -89,7 +89,7 @@ def test_a_missing_compiler_is_said_once(
 
     monkeypatch.setattr(nvcc, "nvcc", none)
     monkeypatch.setattr(nvrtc, "is_there", lambda: False)
-    toolchain_record.cache_clear()  # another test of this process may have asked
+    _toolchain.cache_clear()  # another test of this process may have asked
     target = ["--target", "cuda -arch=sm_90a"]
     for words in (
         ["build", matmul, *SIZES, *target, "-o", tmp_path / "kernel.cubin"],

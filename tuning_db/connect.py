@@ -59,6 +59,16 @@ _PRAGMAS = (
     "trusted_schema=OFF",
     "cell_size_check=ON",
 )
+_LIBPQ: dict[str, Any] = {
+    "client_encoding": "utf8",  # of a server that tells none, SQLAlchemy gets bytes
+    # A network that drops what is sent is noticed: nothing waits for it for minutes.
+    "connect_timeout": 10,
+    "tcp_user_timeout": 20_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+}
+"""Options of connections to PostgreSQL, where the URL does not give others."""
 _LOCK = 0x54574442  # the advisory lock that PostgreSQL's writers take
 _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
@@ -460,9 +470,9 @@ def _open_postgres(url: URL, read_only: bool) -> Opened:
     location = masked_url(url.render_as_string())
     try:
         options = {LOCATION: location}
-        utf8 = {"client_encoding": "utf8"}  # of one that tells none, SQLAlchemy gets bytes
+        given = {name: v for name, v in _LIBPQ.items() if name not in url.query}
         engine = create_engine(
-            url, pool_pre_ping=True, execution_options=options, connect_args=utf8
+            url, pool_pre_ping=True, execution_options=options, connect_args=given
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise DatabaseError(

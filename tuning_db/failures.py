@@ -6,9 +6,11 @@ as a `DatabaseError` that names the database, what happened and what to do.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -63,7 +65,8 @@ _POSTGRES: dict[str, tuple[str, str]] = {
     "55P03": ("is locked by another writer", "end it, or run again"),
     "25006": _SQLITE[sqlite3.SQLITE_READONLY],
     "3D000": ("does not exist on the server", "create it with createdb"),
-    "42501": ("may not be used by this user", "grant it the rights"),
+    "42501": ("lacks a right for this user", "grant it"),
+    "08": ("has lost its connection", "check that the server runs, and run again"),
     "28": ("refuses this user or password", "check the URL"),
     "53": ("has no resources left for this", "see the server's log"),
     "57": ("was shut down by its administrator", "start the server and run again"),
@@ -142,6 +145,41 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
     if meaning is None:
         return DatabaseError("database {0}: {1}", location, words)
     what, hint = meaning
+    if state == "42501":
+        return _missing_right(error, location, words)
     if meaning is _SQLITE[sqlite3.SQLITE_CANTOPEN]:
         hint = no_files_hint() or hint
-    return DatabaseError("database {0} {1} ({2})", location, what, words, hint=hint)
+    data: dict[str, Any] = {"unreachable": True} if _is_unreachable(error, state) else {}
+    return DatabaseError("database {0} {1} ({2})", location, what, words, hint=hint, **data)
+
+
+def _is_unreachable(error: DBAPIError, state: str | None) -> bool:
+    """Whether the server was not reached, or has ended the connection: it may be there later."""
+    if isinstance(error.orig, sqlite3.Error):
+        return False
+    lost = state is not None and (state.startswith("08") or state in _GONE)
+    return lost or (state is None and isinstance(error, OperationalError))
+
+
+_GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
+"""The server ends, starts, or has no connection left."""
+_VERB = re.compile(r"\s*([A-Za-z]+)")
+_OBJECT = re.compile(r"(?:for|of) (table|view|schema|column|database|relation) \"?([^\s\"]+)")
+
+
+def _missing_right(error: DBAPIError, location: str, words: str) -> DatabaseError:
+    """The error that a user of a server lacks a right, which it names."""
+    verb = _VERB.match(error.statement or "")
+    right = "ownership" if "must be owner" in words else (verb[1].upper() if verb else "a right")
+    of = _OBJECT.search(words)
+    where = "the database" if of is None else f"{of[1]} {of[2]}"
+    return DatabaseError(
+        "database {0} refuses this user: {1} on {2} is missing ({3})",
+        location,
+        right,
+        where,
+        words,
+        hint="its owner grants rights: tilewright db roles --db URL; migrations need the owner",
+        right=right,
+        on=None if of is None else of[2],
+    )

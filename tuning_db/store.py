@@ -29,6 +29,7 @@ from .queries import Queries, leaving_out
 from .read import Damage, Layers, every
 from .removal import Removal
 from .schema import prepare
+from .sync import Synced, copy
 from .values import (
     AnyRecord,
     Json,
@@ -283,6 +284,21 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         own = self._layers[0]
         with other._layers[0].reading() as source, own.writing(into_file=True) as connection:
             return write(connection, every(source), repin=False)
+
+    def sync(self, other: TuningDatabase | PathOrURL) -> Synced:
+        """Give this database and another one what they lack of each other (without layers).
+
+        What both have is not read, and a record that is transferred is checked as in `merge`. Each
+        portion of records is a transaction: what was interrupted goes on where it was, and doing it
+        again changes nothing. Of two states of a session the later one stays; where both have
+        pinned a schedule, each keeps its own. A path or URL is opened for writing.
+        """
+        if not isinstance(other, TuningDatabase):
+            with TuningDatabase(other) as opened:
+                return self.sync(opened)
+        here, there = self._layers[0], other._layers[0]
+        received = copy(there, here)
+        return Synced(received, copy(here, there))
 
     def compare(self, other: TuningDatabase | PathOrURL) -> DatabaseDiff:
         """What this database has that another one has not, and the reverse (without layers)."""

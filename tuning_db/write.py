@@ -162,6 +162,10 @@ _CHANGES: dict[str, tuple[Collection[str], Callable[[Any, Any], ColumnElement[bo
 }
 
 
+CHANGING = {Session.kind: "heartbeat", Workload.kind: "family", ScheduleRecord.kind: "inexact"}
+"""The field that tells states of one record apart, of the kinds whose later state replaces one."""
+
+
 def _is_verified() -> ColumnElement[bool]:
     """Whether at least one check of the bound keys passed and none failed."""
     same = [verification.c[name] == _bind(verification, name) for name in CHECKED]

@@ -195,7 +195,7 @@ def test_what_cannot_be_measured_is_said(db: TuningDatabase, compiler: Compiler)
         assert one.refused is not None
         assert len(again(foreign, ADD)) == 1
     with pytest.raises(TuningError):
-        again(db, "add")
+        again(db, "add")  # type: ignore[arg-type]
 
 
 def test_records_of_other_machines_wait_for_those(db: TuningDatabase, compiler: Compiler) -> None:
