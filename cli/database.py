@@ -351,20 +351,29 @@ def merge(
 
 @app.command()
 def sync(
-    local: Annotated[str, typer.Argument(help="A file or an SQLAlchemy URL.")],
-    team: Annotated[str, typer.Argument(help="Another one, such as that of the team.")],
+    first: Annotated[
+        str, typer.Argument(metavar="[LOCAL] TEAM", help="A file or an SQLAlchemy URL.")
+    ],
+    second: Annotated[str | None, typer.Argument(metavar="", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Give two databases what they lack of each other; what was interrupted goes on.
 
-    Existing records do not change, and doing it again changes nothing.
+    Existing records do not change, and doing it again changes nothing. Of one database on a server,
+    send what sessions have measured while it could not be reached.
     """
-    with open_database(local, create=True) as one, open_database(team, create=True) as other:
-        synced = one.sync(other)
+    from ..tuning_db.journal import deliver_waiting
+
+    if second is None:
+        with open_database(first, write=True) as team:
+            print_new(deliver_waiting(team), as_json)
+        return
+    with open_database(first, create=True) as local, open_database(second, create=True) as team:
+        synced = local.sync(team)
     if as_json:
         print_json(synced._asdict())
         return
-    for new, location in ((synced.received, local), (synced.sent, team)):
+    for new, location in ((synced.received, first), (synced.sent, second)):
         typer.echo(f"{masked_url(location)}: ", nl=False)
         print_new(new, as_json=False)
 

@@ -164,6 +164,16 @@ class JournalledDatabase(TuningDatabase):
     def location(self) -> str:
         return self._team.location
 
+    @property
+    def waits(self) -> bool:
+        """Whether the server was lost, or refuses what is written to it."""
+        return self._why is not None
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the server was lost: reads ask the journal alone."""
+        return self._layers == [self._journal]
+
     def close(self) -> None:
         """Send what waits, and remove the journal; where that fails, keep it with a warning."""
         with self._sending:
@@ -224,14 +234,14 @@ class JournalledDatabase(TuningDatabase):
     def _lose(self, error: DatabaseError) -> bool:
         """Leave the server out of reads, if an error says that it cannot be reached."""
         with self._sending:
-            if not error.data.get("unreachable") or self._layers == [self._journal]:
+            if not error.data.get("unreachable") or self.unreachable:
                 return False
             self._wait(error)
             return True
 
     def _wait(self, error: DatabaseError) -> None:
         if self._why is None:
-            _log.warning("what is measured waits in %s: %s", self._path, error)
+            _log.warning("what is measured waits in %s: %s", self._path, error.first_line)
             self._pause = PAUSES[0]
         self._why = error.first_line
         self._next_try = time.monotonic() + self._pause
