@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain, kernels, partition
     from .building.check_operator import check_graph_op
-    from .building.providers import register_provider
+    from .building.providers import DeviceProvider, register_provider
     from .graph import Graph
     from .graph.provider import Provider
     from .graph.text import parse_graph
@@ -80,6 +80,7 @@ __all__ = [
     "ClusterError",
     "DatabaseError",
     "DeviceError",
+    "DeviceProvider",
     "Draft",
     "Func",
     "Graph",
@@ -153,6 +154,7 @@ _MODULES = {
     "tuning_db": ".tuning_db",
 }
 _HOMES = {
+    "DeviceProvider": ".building.providers",
     "Func": ".tir.ir",
     "Graph": ".graph",
     "Model": ".runtime.model",

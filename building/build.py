@@ -120,7 +120,7 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     write other memory. A graph does not take it: guards of indices are in the code of a model.
 
     Parts of a graph run elsewhere if `providers` names who may run them, in the order in which they
-    are preferred: `tilewright`, `onnxruntime`, `openvino`, `reference`, and those of
+    are preferred: `tilewright`, `cuda`, `onnxruntime`, `openvino`, `reference`, and those of
     `register_provider`. A node goes to the first that can run it, or where `placement` says, which
     has names of providers by those of operators or nodes, of the graph or of its file. Small parts
     may go to a neighbour instead of crossing. `never` forbids providers. `max_parts` and

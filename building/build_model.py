@@ -14,11 +14,11 @@ from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
 from ..codegen.sequence import Address, Function, SequenceStep, Stamp, joined
 from ..graph.groups import divide
-from ..graph.ir import Constant, Graph
+from ..graph.ir import Constant, Graph, Value
 from ..graph.lower import lowered_all
 from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
-from ..runtime.model import Model
+from ..runtime.model import Array, Model
 from ..runtime.module import Origin
 from ..runtime.profile import STAMP_BYTES, Instrumented, signatures
 from ..target import Target
@@ -112,8 +112,51 @@ def compile_graph(
     """
     if not generator_for(target).joins:
         raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
-    ways = Ways(target, database, allow, tolerance, strict_fp)
-    stage = Stages()
+    found = kernels_and_steps(
+        graph, Ways(target, database, allow, tolerance, strict_fp), jobs=jobs, lowered=lowered
+    )
+    plan, stage = found.plan, found.stage
+    with stage("link"):
+        steps = tuple(poisoned(plan)) if CHECK else plan.steps
+        beside = functions(plan) if profiled else ()
+        compiled = replace(
+            joined(plan.signature, steps, found.target, beside),
+            weights=found.weights, profiled=len(plan.steps) if profiled else None,
+        )  # fmt: skip
+    return BuiltGraph(
+        compiled,
+        ((plan.signature, steps), *beside),
+        found.choices,
+        found.evidence,
+        partial(instrumented, plan, found.target),
+        stage,
+    )
+
+
+@dataclass(frozen=True)
+class KernelsAndSteps:
+    """The compiled kernels of a graph for a target, and the steps that call them.
+
+    `choices` are those of the kernels by name; for the rest see `BuiltGraph`.
+    """
+
+    plan: Steps[Value]
+    target: Target
+    weights: Array
+    choices: Mapping[str, Choice]
+    evidence: Callable[[], Evidence]
+    stage: Stages
+
+
+def kernels_and_steps(
+    graph: Graph,
+    ways: Ways,
+    *,
+    jobs: int | None = None,
+    lowered: Callable[[Sequence[Func]], None] | None = None,
+) -> KernelsAndSteps:
+    """Divide a graph, and compile its kernels; for the parameters see `compile_graph`."""
+    target, stage = ways.target, Stages()
     given = [value.data for value in graph.constants]
     with stage("optimize"):
         rewrites, graph = graph.rewrites(), graph.optimized()
@@ -126,10 +169,10 @@ def compile_graph(
         lowered(distinct)
     choices = [*map(ways.choices, distinct)]
     try:
-        made = compile_all(choices, target, jobs=jobs, strict_fp=strict_fp, stage=stage)
+        made = compile_all(choices, target, jobs=jobs, strict_fp=ways.strict_fp, stage=stage)
     except NotTunedError as error:
         again = [*map(ways.choices, distinct)]
-        raise not_tuned(graph.name, target, allow, again, error) from error
+        raise not_tuned(graph.name, target, ways.allow, again, error) from error
     kernels = dict(zip(distinct, made, strict=True))
     called = [kernels[func] for func in funcs]
     codes = [kernel.compiled for kernel in called]
@@ -145,19 +188,12 @@ def compile_graph(
     with stage("link"):
         name = generator_for(target).function_name(graph.name)
         plan = steps_of(graph, groups, codes, weights, name)
-        where = codes[0].target if codes else target
-        steps = tuple(poisoned(plan)) if CHECK else plan.steps
-        beside = functions(plan) if profiled else ()
-        compiled = replace(
-            joined(plan.signature, steps, where, beside),
-            weights=content, profiled=len(plan.steps) if profiled else None,
-        )  # fmt: skip
-    return BuiltGraph(
-        compiled,
-        ((plan.signature, steps), *beside),
+    return KernelsAndSteps(
+        plan,
+        codes[0].target if codes else target,
+        content,
         {func.name: kernel.choice for func, kernel in kernels.items()},
         evidence_of(graph, groups, called, plan, weights, target, rewrites, stage.seconds),
-        partial(instrumented, plan, where),
         stage,
     )
 

@@ -14,12 +14,14 @@ from ..base.errors import BuildError, ProviderError
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
 from ..codegen.sequence import joined
-from ..graph.ir import Constant, Graph, Value
-from ..graph.partition import Part, Partition, asked, partition
+from ..graph.ir import Constant, Graph
+from ..graph.partition import asked, partition
+from ..graph.parts import Part, Partition
+from ..graph.provider import Provider
+from ..runtime.device_part import DevicePart
 from ..runtime.model import WEIGHTS, Model
 from ..runtime.part_loader import Call
 from ..runtime.partition_evidence import PartitionEvidence
-from ..runtime.partition_plan import ArrayType, PartitionPlan, PartPlan
 from ..runtime.partitioned import PartitionedModel
 from ..runtime.signature import Argument, Signature
 from ..runtime.stored_partition import PartFile, PartFunction, StoredPart, StoredPartition
@@ -27,7 +29,8 @@ from ..runtime.weights_file import StoredFile
 from ..target import Target
 from .build_model import compile_graph
 from .choose import Choice
-from .providers import Tilewright, elsewhere, provider_of
+from .device_memory import device_plan
+from .providers import DeviceProvider, Tilewright, elsewhere, provider_of
 from .weights import Weights
 
 _log = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ def divided(
         if wanted in forbidden:
             raise BuildError("placement of {0}: never={1!r} forbids {2}", name, never, wanted)
     allowed = [
-        own if own is not None and name == own.name else provider_of(name)
+        own if own is not None and name == own.name else _with_options(provider_of(name), own)
         for name in dict.fromkeys(providers)
         if name not in forbidden
     ]
@@ -63,6 +66,13 @@ def divided(
     )
 
 
+def _with_options(provider: Provider, own: Tilewright | None) -> Provider:
+    """A provider of kernels of this compiler, with the options of a build."""
+    if own is None or not isinstance(provider, DeviceProvider):
+        return provider
+    return DeviceProvider(provider.name, provider.target, **own.options)
+
+
 def build_partition(found: Partition, target: Target, own: Tilewright) -> Model | PartitionedModel:
     """Compile the parts of a graph for a resolved target.
 
@@ -71,10 +81,11 @@ def build_partition(found: Partition, target: Target, own: Tilewright) -> Model 
     if all(part.provider is own for part in found.parts):
         return own.compile(found.graph, target)
     warn(found, own)
-    plan, constants = plan_of(found)
     calls = [_compiled(part, target) for part in found.parts]
-    held = {number: value.data for number, value in constants.items()}
-    return PartitionedModel(plan, calls, held, found.evidence(), target)
+    held = {number: value.data for number, value in _constants(found).items()}
+    arenas = {n: call.arena_bytes for n, call in enumerate(calls) if isinstance(call, DevicePart)}
+    devices = device_plan(found.plan, found.devices, arenas) if arenas else None
+    return PartitionedModel(found.plan, calls, held, found.evidence(), target, devices)
 
 
 def compile_partition(found: Partition, target: Target, own: Tilewright) -> BuiltPartition:
@@ -89,7 +100,7 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
             "{0}: models are built for processors, found {1}", found.graph.name, target
         )
     warn(found, own)
-    plan, constants = plan_of(found)
+    constants = _constants(found)
     content = {n: _stored(p, target) for n, p in enumerate(found.parts) if p.provider is not own}
     built = {
         n: compile_graph(part.graph, target, **own.options, profiled=True)
@@ -114,7 +125,7 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
             function = PartFunction(code.signature, code.profiled, offsets[n], code.guards)
             parts.append(StoredPart(function))
     stored = StoredPartition(
-        plan, tuple(parts), tuple(weights.plain(value) for value in constants.values())
+        found.plan, tuple(parts), tuple(weights.plain(value) for value in constants.values())
     )
     last = (Argument(WEIGHTS, "uint8", (sum(sizes),), constant=True),) if sum(sizes) else ()
     where = next((b.compiled.target for b in built.values()), None)
@@ -175,45 +186,15 @@ def warn(found: Partition, own: Tilewright) -> None:
             )  # fmt: skip
 
 
-def plan_of(found: Partition) -> tuple[PartitionPlan, dict[int, Constant]]:
-    """What a call of the parts does, and the outputs that are constants by their numbers."""
-    graph = found.graph
-    numbers: dict[Value, int] = {v: n for n, v in enumerate(graph.inputs.values())}
-    for part in found.parts:
-        for value in part.graph.outputs.values():
-            numbers.setdefault(value, len(numbers))
-    constants: dict[int, Constant] = {}
-    for value in graph.outputs.values():
-        if isinstance(value, Constant) and value not in numbers:
-            numbers[value] = len(numbers)
-            constants[numbers[value]] = value
-    last = {v: n for n, part in enumerate(found.parts) for v in part.graph.inputs.values()}
-    kept = {*graph.outputs.values(), *graph.inputs.values()}
-    parts = [
-        PartPlan(
-            part.provider.name,
-            tuple(numbers[v] for v in part.graph.inputs.values()),
-            tuple(numbers[v] for v in part.graph.outputs.values()),
-            tuple(numbers[v] for v, _, reader in found.transfers if reader == n),
-            tuple(numbers[v] for v in part.graph.inputs.values() if last[v] == n and v not in kept),
-        )
-        for n, part in enumerate(found.parts)
-    ]
-    plan = PartitionPlan(
-        graph.name,
-        tuple(ArrayType(v.dtype, v.shape) for v in numbers),
-        tuple(graph.inputs),
-        tuple((name, numbers[v]) for name, v in graph.outputs.items()),
-        tuple(constants),
-        tuple(parts),
-    )
-    return plan, constants
+def _constants(found: Partition) -> dict[int, Constant]:
+    """The outputs that are constants, by their numbers."""
+    return {n: value for value, n in found.numbers.items() if isinstance(value, Constant)}
 
 
-def _compiled(part: Part, target: Target) -> Call:
+def _compiled(part: Part, target: Target) -> Call | DevicePart:
     provider, operators = part.provider, elsewhere(part.graph.nodes)
     call = asked(provider, f"to compile {operators}", partial(provider.compile, part.graph, target))
-    if not callable(call):
+    if not (isinstance(call, DevicePart) if provider.device else callable(call)):
         raise ProviderError(
             "the provider {0}: expected a call of {1}, found {2!r:.80}",
             provider.name, operators, call, provider=provider.name,

@@ -1,4 +1,4 @@
-"""The providers that there are: Tilewright's kernels, the reference, onnxruntime and OpenVINO.
+"""The providers that there are: kernels, here or on a device; the reference, onnxruntime, OpenVINO.
 
 `register_provider` adds one of a user.
 """
@@ -13,9 +13,11 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import BuildError, UnsupportedError, similar
 from ..graph.ir import Constant, Graph, Node, Value
+from ..graph.limits import open_limits
 from ..graph.operator import Kind, find, operators_of
 from ..graph.provider import Provider
 from ..graph.reference import not_computed, run
+from ..runtime.device_part import DevicePart
 from ..runtime.model import Model
 from ..runtime.onnx_parts import OnnxruntimeParts, OpenvinoParts
 from ..runtime.part_loader import LOADERS, Call
@@ -53,6 +55,13 @@ def provider_of(name: str) -> Provider:
     return PROVIDERS[name]
 
 
+def kernel_refusal(node: Node) -> str | None:
+    """Why no kernel of this compiler computes a node."""
+    record = find(node.operator)
+    known = record.lower or record.program or record.kind is Kind.VIEW
+    return None if known else "no kernel"
+
+
 class Tilewright(Provider):
     """Kernels of this compiler, built with these options of `build_graph`."""
 
@@ -63,9 +72,7 @@ class Tilewright(Provider):
         self.options = options
 
     def refusal(self, node: Node) -> str | None:
-        record = find(node.operator)
-        known = record.lower or record.program or record.kind is Kind.VIEW
-        return None if known else "no kernel"
+        return kernel_refusal(node)
 
     def compile(self, graph: Graph, target: Target) -> Model:
         from .build_model import build_graph
@@ -74,6 +81,38 @@ class Tilewright(Provider):
 
 
 register_provider(Tilewright())
+
+
+class DeviceProvider(Provider):
+    """Kernels of this compiler on a device: `DeviceProvider("gpu", "cuda -arch=sm_90a")`.
+
+    The host copies to it and from it what crosses, and goes on until it needs a result. Options are
+    those of `tw.build`.
+    """
+
+    def __init__(self, name: str, target: Target | str, **options: Any) -> None:
+        """Raises `BuildError` for a name that is none."""
+        if not isinstance(name, str) or not name:
+            raise BuildError("expected the name of a device, found {0!r:.80}", name)
+        self.name = self.device = name
+        self.target, self.options = target, options
+
+    def refusal(self, node: Node) -> str | None:
+        if open_limits(alone(node)):
+            return "the host would have to compare its indices with their limits"
+        return kernel_refusal(node)
+
+    def compile(self, graph: Graph, target: Target) -> DevicePart:
+        """For its own target; that of the model is the host's."""
+        from ..codegen.detect import resolve
+        from .build_program import Ways
+        from .device_build import build_for_device
+
+        del target
+        return build_for_device(graph, Ways(resolve(self.target), **self.options))
+
+
+register_provider(DeviceProvider("cuda", "cuda"))
 
 
 @register_provider
@@ -122,17 +161,17 @@ class _OnnxProvider(Provider):
                 return f"it computes {value.dtype} in a narrower dtype"
             if dtypes.to_numpy(value.dtype).isbuiltin != 1:
                 return f"it is given arrays of numpy, which has no {value.dtype}"
-        alone = _alone(node)
-        if alone.digest not in self._asked:
+        apart = alone(node)
+        if apart.digest not in self._asked:
             try:
-                self.compile(alone, Target.parse("cpu -threads=1"))
-                self._asked[alone.digest] = None
+                self.compile(apart, Target.parse("cpu -threads=1"))
+                self._asked[apart.digest] = None
             except UnsupportedError as error:
                 reasons = error.data.get("reasons", ())
-                self._asked[alone.digest] = str(reasons[0][-1] if reasons else error.first_line)
+                self._asked[apart.digest] = str(reasons[0][-1] if reasons else error.first_line)
             except BuildError as error:
-                self._asked[alone.digest] = error.first_line
-        return self._asked[alone.digest]
+                self._asked[apart.digest] = error.first_line
+        return self._asked[apart.digest]
 
     def store(self, graph: Graph, target: Target) -> bytes:
         del target
@@ -147,7 +186,7 @@ _MOST_BYTES = 1 << 16
 """Of a constant that is part of the model of a node alone."""
 
 
-def _alone(node: Node) -> Graph:
+def alone(node: Node) -> Graph:
     """The graph of a node; its operands are inputs, but for constants that are not large."""
     stand: dict[Value, Value] = {}
     for value in node.inputs:

@@ -13,6 +13,7 @@ from ..codegen.build import packers_of, to_module
 from ..codegen.cache import compile_cached
 from ..codegen.compiled import Compiled
 from ..codegen.detect import check_runnable
+from ..codegen.generator import generator_for
 from ..graph.groups import Group
 from ..graph.ir import Constant
 from ..graph.operator import Array
@@ -97,7 +98,9 @@ def aligned(size: int) -> Array:
 
 
 def _packer(kernel: Compiled) -> Pack:
-    """What packs the operands of a kernel, which may be for another machine."""
+    """What packs the operands of a kernel, which may be for a device or for another machine."""
+    if generator_for(kernel.target).on_device:
+        return _packer_for_others(kernel)
     try:
         check_runnable(kernel.target)
     except TargetError:

@@ -8,106 +8,20 @@ it does. So no part needs what another computes after it, and parts make no cycl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeVar
 
 from ..base.errors import BuildError, ProviderError, TilewrightError, UnsupportedError, similar
-from ..runtime.partition_evidence import (
-    VERSION,
-    PartEvidence,
-    PartitionEvidence,
-    TransferEvidence,
-)
-from ..tir.equality import structural_hash
-from ..tir.ir import Func
 from .ir import Constant, Graph, Node, Value
 from .operator import operators_of
+from .parts import Part, Partition, label
 from .provider import BYTES_PER_SECOND, Provider
 
 T = TypeVar("T")
 
 LESS_PREFERRED = 1.25
 """How much longer a provider is taken to need than one that is preferred to it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Nodes that one provider runs in a call, and why it does.
-
-    The inputs and outputs of their graph are values of the whole graph.
-    """
-
-    provider: Provider
-    graph: Graph
-    why: str
-
-    def __repr__(self) -> str:
-        return f"<Part of {self.provider.name}: {len(self.graph.nodes)} nodes>"
-
-
-@dataclass(frozen=True, eq=False)
-class Partition:
-    """The parts of a graph in the order in which they run."""
-
-    graph: Graph
-    parts: tuple[Part, ...]
-
-    @cached_property
-    def transfers(self) -> tuple[tuple[Value, int, int], ...]:
-        """The values that cross, each with the numbers of the parts that compute and read it."""
-        makers = {v: n for n, part in enumerate(self.parts) for v in part.graph.outputs.values()}
-        return tuple(
-            (value, makers[value], n)
-            for n, part in enumerate(self.parts)
-            for value in part.graph.inputs.values()
-            if value in makers
-        )
-
-    def kernels(self) -> Counter[Func]:
-        """The programs of the kernels of all parts of Tilewright, and how often a call runs each;
-        what tuning takes."""
-        if all(part.provider.name == "tilewright" for part in self.parts):
-            return Counter(self.graph.kernels())
-        found = Counter[Func]()
-        known: dict[str, Func] = {}
-        for part in self.parts:
-            if part.provider.name == "tilewright":
-                for func, times in part.graph.kernels().items():
-                    found[known.setdefault(structural_hash(func), func)] += times
-        return found
-
-    def evidence(self) -> PartitionEvidence:
-        """Who runs what, why, and what crosses, as data."""
-        parts = [
-            PartEvidence(
-                part.provider.name,
-                tuple(map(_label, part.graph.nodes)),
-                part.why,
-                tuple(str(v.type) for v in part.graph.inputs.values()),
-                tuple(str(v.type) for v in part.graph.outputs.values()),
-            )
-            for part in self.parts
-        ]
-        crossing = [
-            TransferEvidence(
-                _label(self.graph.producers[v]), str(v.type), v.type.bytes, source, end
-            )
-            for v, source, end in self.transfers
-        ]
-        return PartitionEvidence(VERSION, self.graph.name, tuple(parts), tuple(crossing))
-
-    def __str__(self) -> str:
-        return str(self.evidence())
-
-    def __repr__(self) -> str:
-        return f"<Partition of {self.graph.name}: {len(self.parts)} parts; print it>"
-
-
-def _label(node: Node) -> str:
-    return "+".join(operators_of(node))
 
 
 def partition(
@@ -172,7 +86,7 @@ class _Choice:
     def refusal(self, node: Node, name: str) -> str | None:
         """Why a provider does not run a node."""
         if (node, name) not in self._refusals:
-            provider, operators = self.providers[name], _label(node)
+            provider, operators = self.providers[name], label(node)
             answer = asked(provider, f"to run {operators}", partial(provider.refusal, node))
             if not isinstance(answer, str | None):
                 raise ProviderError(
@@ -221,7 +135,7 @@ class _Choice:
                     break
                 refusals.append(f"{name}: {refusal}")
             else:
-                operators = _label(node)
+                operators = label(node)
                 refused.append((node.outputs[0].name, operators, "OPERATOR", "; ".join(refusals)))
         if refused:
             lines = dict.fromkeys(f"  {operator}: {why}" for _, operator, _, why in refused)

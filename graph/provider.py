@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from ..base.errors import ProviderError, UnsupportedError
+from ..runtime.device_plan import HOST
 from ..runtime.part_loader import Call, PartLoader
 from ..target import Target
 from .ir import Graph, Node
 from .operator import Kind, find
+
+if TYPE_CHECKING:
+    from ..runtime.device_part import DevicePart
 
 BYTES_PER_SECOND = 1e10
 """That nodes read and write, and copies move, where nothing better is known."""
@@ -34,6 +39,8 @@ class Provider(PartLoader):
     """
 
     name: str
+    device = HOST
+    """The name of the device in whose memory its parts compute; none for the host."""
     call_seconds = 1e-5
     """What a call of a part takes beside its nodes."""
 
@@ -52,8 +59,11 @@ class Provider(PartLoader):
         return moved / BYTES_PER_SECOND + products / PRODUCTS_PER_SECOND
 
     @abstractmethod
-    def compile(self, graph: Graph, target: Target) -> Call:
-        """A call of a part, all nodes of which it can run, for a resolved target."""
+    def compile(self, graph: Graph, target: Target) -> Call | DevicePart:
+        """A call of a part, all nodes of which it can run, for a resolved target.
+
+        Of one on a `device`, it is a `DevicePart`.
+        """
 
     def store(self, graph: Graph, target: Target) -> bytes:
         """What `load` makes the call of a part from, in an artifact for a resolved target.

@@ -221,6 +221,20 @@ class CudaMemory(Memory):
         if span.size:
             self.device.upload(view.pointer + self._span(view)[0], span)
 
+    def copy_in(self, destination: View, source: np.ndarray[Any, Any]) -> None:
+        if source.nbytes:
+            self.device.upload(destination.pointer, source)
+
+    def copy_out(self, destination: np.ndarray[Any, Any], source: View) -> None:
+        if destination.nbytes:
+            self.device.download(destination, source.pointer)
+
+    def copy(self, destination: View, source: View) -> None:
+        """On the default stream, on which calls are."""
+        size = self._span(source)[1]
+        if size:
+            self.device.copy(destination.pointer, source.pointer, size, 0)
+
     def _read(self, view: View) -> np.ndarray[Any, Any]:
         """The bytes of the host that an array spans."""
         self.device.synchronize()

@@ -132,6 +132,20 @@ class Memory(ABC):
     def write(self, view: View, values: Any) -> None:
         """Write numbers of the host, an array or one number, broadcast to the shape of the view."""
 
+    # Of compact arrays, for who has waited by `synchronize` for all calls that use them.
+
+    def copy_in(self, destination: View, source: np.ndarray[Any, Any]) -> None:
+        """Copy an array of the host to one of its type here; done when it returns."""
+        self.write(destination, source)
+
+    def copy_out(self, destination: np.ndarray[Any, Any], source: View) -> None:
+        """Copy to an array of its type on the host; done when it returns."""
+        destination[...] = self.read(source)
+
+    def copy(self, destination: View, source: View) -> None:
+        """Copy between two arrays here, after all calls that have returned, before later ones."""
+        self.write(destination, self.read(source))
+
     @abstractmethod
     def synchronize(self, seconds: float | None = None) -> None:
         """Wait until the calls that have returned are done.

@@ -49,18 +49,47 @@ class TransferEvidence:
 
 
 @dataclass(frozen=True)
+class CopyEvidence:
+    """A value that a call copies between memories: the input or who made it, its type and bytes,
+    from where and to where. The memory of the host has no name, that of a device its."""
+
+    value: str
+    type: str
+    bytes: Natural
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True)
+class DeviceEvidence:
+    """What a call does as parts are on devices: what it copies, and how often it waits for one."""
+
+    copies: tuple[CopyEvidence, ...]
+    waits: Natural
+
+
+@dataclass(frozen=True)
 class PartitionEvidence:
-    """The parts of a model in the order in which they run, and what crosses between them."""
+    """The parts of a model in the order in which they run, and what crosses between them.
+
+    `devices` is there where parts are on devices.
+    """
 
     version: Literal[1]
     model: str
     parts: tuple[PartEvidence, ...]
     transfers: tuple[TransferEvidence, ...]
+    devices: DeviceEvidence | None = None
 
     @property
     def transfer_bytes(self) -> int:
         """The bytes that cross in a call."""
         return sum(transfer.bytes for transfer in self.transfers)
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes that a call copies to devices and from them."""
+        return sum(copy.bytes for copy in self.devices.copies) if self.devices else 0
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
@@ -79,7 +108,10 @@ class PartitionEvidence:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as a JSON object: the fields by name."""
-        return asdict(self)
+        data = asdict(self)
+        if self.devices is None:  # as all versions read it
+            del data["devices"]
+        return data
 
     @staticmethod
     def from_json(data: object) -> PartitionEvidence:
@@ -94,8 +126,15 @@ class PartitionEvidence:
             "model": f"{self.model} in {count(len(self.parts), 'part')}",
             "elsewhere": ", ".join(dict.fromkeys(self.elsewhere)) or "nothing",
             "crossing": crossing if self.transfers else "nothing",
+            **self._copied(),
             **({"kernels": ", ".join(self._kernels())} if own else {}),
         }
+
+    def _copied(self) -> dict[str, str]:
+        if self.devices is None:
+            return {}
+        values, waits = count(len(self.devices.copies), "value"), count(self.devices.waits, "wait")
+        return {"copied": f"{values}, {format_bytes(self.copied_bytes)}, {waits}"}
 
     def _kernels(self) -> Iterator[str]:
         """How many kernels have which schedules, and the memory beside inputs and outputs."""
@@ -127,10 +166,28 @@ class PartitionEvidence:
             for t in self.transfers
         ]
 
+    def copy_table(self) -> tuple[Sequence[str], list[list[str]]]:
+        """Columns and rows of what is copied between memories."""
+        copies = () if self.devices is None else self.devices.copies
+        return ("copied", "~of", "type", ">bytes"), [
+            [
+                f"{c.source or 'host'} to {c.destination or 'host'}",
+                c.value,
+                c.type,
+                format_bytes(c.bytes),
+            ]
+            for c in copies
+        ]
+
+    def tables(self) -> Iterator[tuple[Sequence[str], list[list[str]]]]:
+        """The tables that have rows."""
+        every = (self.table(), self.transfer_table(), self.copy_table())
+        return (table for table in every if table[1])
+
     def __str__(self) -> str:
         lines = [f"{name:<9} {value}" for name, value in self.facts().items()]
-        for columns, rows in (self.table(), self.transfer_table()):
-            lines += ["", *aligned(columns, rows)] if rows else []
+        for columns, rows in self.tables():
+            lines += ["", *aligned(columns, rows)]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

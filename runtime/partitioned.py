@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -18,6 +19,8 @@ from ..base.hints import Hinted
 from ..base.process import InProcess
 from ..target import Target
 from .argument_checks import make_binder
+from .device_part import DeviceCalls, DevicePart
+from .device_plan import DevicePlan
 from .host_memory import HOST_MEMORY
 from .model import Array, Model, bound, outputs_of
 from .part_loader import Call
@@ -46,12 +49,13 @@ class PartitionedModel(
     def __init__(
         self,
         plan: PartitionPlan,
-        parts: Sequence[Call],
+        parts: Sequence[Call | DevicePart],
         constants: Mapping[int, Array],
         evidence: PartitionEvidence,
         target: Target,
+        devices: DevicePlan | None = None,
     ) -> None:
-        """`constants` are those of the plan, by number."""
+        """`constants` are those of the plan, by number. `devices` is there if parts are on some."""
         self.inputs, self.outputs = map(dict, plan.arguments())
         self.parts = tuple(parts)
         self.target = target
@@ -65,8 +69,10 @@ class PartitionedModel(
         ]
         self._ends = [number for _, number in plan.outputs]
         self._call: Callable[..., list[Array]] = self._computed
+        on_devices = {n: part for n, part in enumerate(parts) if isinstance(part, DevicePart)}
+        self._devices = None if devices is None else DeviceCalls(devices, plan, on_devices)
         self._lock = threading.Lock()
-        self._runs = self._transferred = 0
+        self._runs = self._transferred = self._copied_bytes = self._waits = 0
         self._begun = [0] * len(parts)
         # An output that is an input, a constant or another output too is an array of its own.
         self._copied = tuple(
@@ -79,7 +85,7 @@ class PartitionedModel(
         """Who runs what, why, and what crosses; and of the parts of Tilewright their evidence."""
         parts = zip(self._decisions.parts, self.parts, strict=True)
         told = [
-            replace(part, kernels=call.evidence) if isinstance(call, Model) else part
+            replace(part, kernels=call.evidence) if isinstance(call, Model | DevicePart) else part
             for part, call in parts
         ]
         return replace(self._decisions, parts=tuple(told))
@@ -87,9 +93,12 @@ class PartitionedModel(
     @property
     def counts(self) -> dict[str, int]:
         """What calls have done until now, failing ones too: `runs`, the parts that each provider
-        has run, and `transferred_bytes`, of arrays that crossed."""
+        has run, and `transferred_bytes`, of arrays that crossed. Where parts are on devices,
+        `copied_bytes` to and from these, and `waits` for them."""
         with self._lock:
             found = Counter(runs=self._runs, transferred_bytes=self._transferred)
+            if self._devices is not None:
+                found.update(copied_bytes=self._copied_bytes, waits=self._waits)
             for part, begun in zip(self._plan.parts, self._begun, strict=True):
                 found[part.provider] += begun
         return dict(found)
@@ -142,11 +151,15 @@ class PartitionedModel(
         given = tuple(bound(self.inputs, arguments, named).values())
         seen: list[tuple[Array, ...]] = []
         self._computed(given, seen=seen)
+        types = self._plan.values
         parts = [
             PartTime(
                 part.provider,
                 operators=", ".join(dict.fromkeys(told.operators)),
-                bytes=sum(a.nbytes for a in arrays),
+                # What data decide the extents of is on the host.
+                bytes=sum(types[n].bytes for n in (*part.reads, *part.writes))
+                if isinstance(call, DevicePart)
+                else sum(a.nbytes for a in arrays),
                 profile=call.profile(*arrays[: len(part.reads)])
                 if isinstance(call, Model)
                 else None,
@@ -181,25 +194,39 @@ class PartitionedModel(
         """
         held = dict(enumerate(given))
         held.update(self._constants)
+        devices, plan = self._devices, self._plan
         begun = transferred = 0
-        try:
-            for part, call in zip(self._plan.parts, self.parts, strict=True):
-                transferred += self._crossing[begun]
-                begun += 1
-                start = 0.0 if spent is None else time.perf_counter()
-                _run(part, call, self._types, held)
-                if spent is not None:
-                    spent.append(time.perf_counter() - start)
-                if seen is not None:
-                    seen.append(tuple(held[n] for n in (*part.reads, *part.writes)))
-                for number in part.dead:
-                    del held[number]
-        finally:
-            with self._lock:
-                self._runs += 1
-                self._transferred += transferred
-                for number in range(begun):
-                    self._begun[number] += 1
+        with nullcontext() if devices is None else devices.arenas() as arenas:
+            try:
+                for part, call in zip(plan.parts, self.parts, strict=True):
+                    transferred += self._crossing[begun]
+                    begun += 1
+                    start = 0.0 if spent is None else time.perf_counter()
+                    if arenas is not None:
+                        arenas.take_before(begun - 1, held)
+                    if isinstance(call, DevicePart):
+                        arenas.submit(begun - 1, wait=spent is not None)
+                    else:
+                        _run(part, call, self._types, held)
+                    if spent is not None:
+                        spent.append(time.perf_counter() - start)
+                    if seen is not None:
+                        seen.append(
+                            tuple([held[n] for n in (*part.reads, *part.writes) if n in held])
+                        )
+                    for number in part.dead:
+                        held.pop(number, None)
+                if arenas is not None:
+                    arenas.take_before(begun, held)
+            finally:
+                with self._lock:
+                    self._runs += 1
+                    self._transferred += transferred
+                    for number in range(begun):
+                        self._begun[number] += 1
+                    if arenas is not None:
+                        self._copied_bytes += arenas.copied_bytes
+                        self._waits += arenas.waits
         return [held[end] for end in self._ends]
 
     @property
