@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain, kernels, partition
     from .building.check_operator import check_graph_op
-    from .building.providers import DeviceProvider, register_provider
+    from .building.providers import DeviceProvider, provider_of, register_provider
     from .graph import Graph
     from .graph.provider import Provider
     from .graph.text import parse_graph
@@ -133,6 +133,7 @@ __all__ = [
     "partition",
     "plot",
     "primitive",
+    "provider_of",
     "refresh",
     "register_intrin",
     "register_provider",
@@ -184,6 +185,7 @@ _HOMES = {
     "partition": ".building.build",
     "primitive": ".schedule.primitive",
     "refresh": ".autotune.refresh",
+    "provider_of": ".building.providers",
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
     "register_provider": ".building.providers",

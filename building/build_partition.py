@@ -16,11 +16,11 @@ from ..codegen.generator import generator_for
 from ..codegen.sequence import joined
 from ..graph.ir import Constant, Graph
 from ..graph.partition import asked, partition
-from ..graph.parts import Part, Partition
+from ..graph.parts import Part, Partition, label
 from ..graph.provider import Provider
 from ..runtime.device_part import DevicePart
 from ..runtime.model import WEIGHTS, Model
-from ..runtime.part_loader import Call
+from ..runtime.part_loader import Call, limited
 from ..runtime.partition_evidence import PartitionEvidence
 from ..runtime.partitioned import PartitionedModel
 from ..runtime.signature import Argument, Signature
@@ -70,7 +70,7 @@ def _with_options(provider: Provider, own: Tilewright | None) -> Provider:
     """A provider of kernels of this compiler, with the options of a build."""
     if own is None or not isinstance(provider, DeviceProvider):
         return provider
-    return DeviceProvider(provider.name, provider.target, **own.options)
+    return provider.with_options(own.options)
 
 
 def build_partition(found: Partition, target: Target, own: Tilewright) -> Model | PartitionedModel:
@@ -81,7 +81,7 @@ def build_partition(found: Partition, target: Target, own: Tilewright) -> Model 
     if all(part.provider is own for part in found.parts):
         return own.compile(found.graph, target)
     warn(found, own)
-    calls = [_compiled(part, target) for part in found.parts]
+    calls = [_compiled(part, target, n, own) for n, part in enumerate(found.parts)]
     held = {number: value.data for number, value in _constants(found).items()}
     arenas = {n: call.arena_bytes for n, call in enumerate(calls) if isinstance(call, DevicePart)}
     devices = device_plan(found.plan, found.devices, arenas) if arenas else None
@@ -101,7 +101,7 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
         )
     warn(found, own)
     constants = _constants(found)
-    content = {n: _stored(p, target) for n, p in enumerate(found.parts) if p.provider is not own}
+    content = {n: _stored(p, target, n) for n, p in enumerate(found.parts) if p.provider is not own}
     built = {
         n: compile_graph(part.graph, target, **own.options, profiled=True)
         for n, part in enumerate(found.parts)
@@ -164,13 +164,15 @@ class BuiltPartition:
     evidence: PartitionEvidence
 
 
-def _stored(part: Part, target: Target) -> bytes:
+def _stored(part: Part, target: Target, number: int) -> bytes:
     provider, operators = part.provider, elsewhere(part.graph.nodes)
-    content = asked(provider, f"to store {operators}", partial(provider.store, part.graph, target))
+    told = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
+    store = partial(provider.store, part.graph, target)
+    content = asked(provider, f"to store {operators}", store, **told)
     if not isinstance(content, bytes):
         raise ProviderError(
             "the provider {0}: expected the bytes of {1}, found {2!r:.80}",
-            provider.name, operators, content, provider=provider.name,
+            provider.name, operators, content, provider=provider.name, **told,
         )  # fmt: skip
     return content
 
@@ -191,12 +193,14 @@ def _constants(found: Partition) -> dict[int, Constant]:
     return {n: value for value, n in found.numbers.items() if isinstance(value, Constant)}
 
 
-def _compiled(part: Part, target: Target) -> Call | DevicePart:
+def _compiled(part: Part, target: Target, number: int, own: Tilewright) -> Call | DevicePart:
     provider, operators = part.provider, elsewhere(part.graph.nodes)
-    call = asked(provider, f"to compile {operators}", partial(provider.compile, part.graph, target))
+    told = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
+    compile_part = partial(provider.compile, part.graph, target)
+    call = asked(provider, f"to compile {operators}", compile_part, **told)
     if not (isinstance(call, DevicePart) if provider.device else callable(call)):
         raise ProviderError(
             "the provider {0}: expected a call of {1}, found {2!r:.80}",
-            provider.name, operators, call, provider=provider.name,
+            provider.name, operators, call, provider=provider.name, **told,
         )  # fmt: skip
-    return call
+    return call if provider is own or provider.device else limited(provider, call, **told)

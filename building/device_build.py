@@ -16,17 +16,18 @@ from .build_model import KernelsAndSteps, kernels_and_steps
 from .build_program import Ways
 
 
-def build_for_device(graph: Graph, ways: Ways) -> DevicePart:
+def build_for_device(graph: Graph, ways: Ways, timeout: float | None = None) -> DevicePart:
     """Compile a graph without indices to guard, and load its kernels, for a resolved target.
 
-    Raises what `tw.build` raises.
+    `timeout` is that of waits for it, in seconds. Raises what `tw.build` raises.
     """
     if not generator_for(ways.target).on_device:
         raise BuildError("{0}: expected the target of a device, found {1}", graph.name, ways.target)
     found = kernels_and_steps(graph, ways)
     steps = tuple(_steps(found))
     memory = runtime_for(ways.target).memory
-    return DevicePart(memory, steps, found.plan.memory.bytes, found.weights, found.evidence)
+    arena = found.plan.memory.bytes
+    return DevicePart(memory, steps, arena, found.weights, found.evidence, timeout)
 
 
 def _steps(found: KernelsAndSteps) -> Iterator[KernelStep | CopyStep]:

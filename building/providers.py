@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,6 +98,12 @@ class DeviceProvider(Provider):
         self.name = self.device = name
         self.target, self.options = target, options
 
+    def with_options(self, options: Mapping[str, Any]) -> DeviceProvider:
+        """The same provider with options of a build."""
+        found = copy(self)
+        found.options = {**options}
+        return found
+
     def refusal(self, node: Node) -> str | None:
         if open_limits(alone(node)):
             return "the host would have to compare its indices with their limits"
@@ -109,7 +116,8 @@ class DeviceProvider(Provider):
         from .device_build import build_for_device
 
         del target
-        return build_for_device(graph, Ways(resolve(self.target), **self.options))
+        ways = Ways(resolve(self.target), **self.options)
+        return build_for_device(graph, ways, self.timeout)
 
 
 register_provider(DeviceProvider("cuda", "cuda"))

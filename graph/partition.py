@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..base.errors import BuildError, ProviderError, TilewrightError, UnsupportedError, similar
+from ..runtime.time_limit import within
 from .ir import Constant, Graph, Node, Value
 from .operator import operators_of
 from .parts import Part, Partition, label
@@ -59,16 +60,16 @@ def partition(
     return found
 
 
-def asked(provider: Provider, what: str, question: Callable[[], T]) -> T:
-    """The answer of a provider. Raises `ProviderError` where it raises."""
+def asked(provider: Provider, what: str, question: Callable[[], T], **data: Any) -> T:
+    """The answer of a provider. Raises `ProviderError` with this data where it raises or hangs."""
     try:
-        return question()
+        return within(provider.timeout, provider.name, what, question, **data)
     except TilewrightError:
         raise
     except Exception as error:  # whatever a provider raises
         raise ProviderError(
             "the provider {0} raises as it is asked {1}: {2}: {3}",
-            provider.name, what, type(error).__name__, error, provider=provider.name,
+            provider.name, what, type(error).__name__, error, provider=provider.name, **data,
         ) from error  # fmt: skip
 
 
@@ -87,11 +88,12 @@ class _Choice:
         """Why a provider does not run a node."""
         if (node, name) not in self._refusals:
             provider, operators = self.providers[name], label(node)
-            answer = asked(provider, f"to run {operators}", partial(provider.refusal, node))
+            ask = partial(provider.refusal, node)
+            answer = asked(provider, f"whether it runs {operators}", ask, node=operators)
             if not isinstance(answer, str | None):
                 raise ProviderError(
                     "the provider {0}: expected why it cannot run {1}, or None; found {2!r:.80}",
-                    name, operators, answer, provider=name,
+                    name, operators, answer, provider=name, node=operators,
                 )  # fmt: skip
             self._refusals[node, name] = answer
         return self._refusals[node, name]
@@ -201,9 +203,7 @@ class _Choice:
     def _seconds(self, island: Sequence[Node], name: str) -> float:
         """What the nodes of an island take a provider, and what then crosses their border."""
         provider, inside = self.providers[name], set(island)
-        taken = sum(
-            asked(provider, "what a node takes", partial(provider.seconds, node)) for node in island
-        )
+        taken = sum(_node_seconds(provider, node) for node in island)
 
         def elsewhere(node: Node | None) -> bool:
             return node is not None and node not in inside and self.names[node] != name
@@ -215,6 +215,11 @@ class _Choice:
         rank = list(self.providers).index(name)
         crossing = sum(v.type.bytes for v in border) / BYTES_PER_SECOND
         return float(taken * LESS_PREFERRED**rank + crossing)
+
+
+def _node_seconds(provider: Provider, node: Node) -> float:
+    what, ask = f"what {label(node)} takes", partial(provider.seconds, node)
+    return asked(provider, what, ask, node=label(node))
 
 
 def _named(graph: Graph) -> dict[str, list[Node]]:

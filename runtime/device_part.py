@@ -50,7 +50,8 @@ class CopyStep(NamedTuple):
 class DevicePart:
     """The kernels of a part in order, for the device that has this `memory`.
 
-    What they compute in, beside inputs, outputs and weights, is an arena of so many bytes.
+    What they compute in, beside inputs, outputs and weights, is an arena of so many bytes. A wait
+    that takes more than `timeout` seconds fails.
     """
 
     memory: Memory
@@ -58,6 +59,7 @@ class DevicePart:
     arena_bytes: int
     weights: Array
     told: Callable[[], Evidence]
+    timeout: float | None = None
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -141,6 +143,7 @@ class Arenas:
     ) -> None:
         self._plan, self._types = plan, partition.values
         self._memories = {plan.devices[n]: part.memory for n, part in parts.items()}
+        self._timeouts = {plan.devices[n]: part.timeout for n, part in parts.items()}
         self._views: dict[tuple[str, int], View] = {}
         arenas: dict[str, View] = {}
         for device, memory in self._memories.items():
@@ -160,11 +163,14 @@ class Arenas:
                 arenas[device]._replace(pointer=arenas[device].pointer + offset),
             )
 
+    def _wait(self, device: str) -> None:
+        self._memories[device].synchronize(self._timeouts[device])
+
     def submit(self, part: int, *, wait: bool) -> None:
         """Submit a part, and `wait` for it if asked to. Raises `DeviceError`."""
         self._bound[part]()
         if wait:
-            self._memories[self._plan.devices[part]].synchronize()
+            self._wait(self._plan.devices[part])
 
     def take_before(self, part: int, held: dict[int, Array]) -> None:
         """Copy and wait as the plan does before a part, or at the end for the number of parts.
@@ -173,7 +179,7 @@ class Arenas:
         """
         for step in self._plan.before[part]:
             if isinstance(step, Wait):
-                self._memories[step.device].synchronize()
+                self._wait(step.device)
                 self.waits += 1
                 continue
             if step.source == HOST:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..base.errors import ProviderError, TilewrightError
 from ..target import Target
+from . import time_limit
 
 Call: TypeAlias = Callable[..., Any]
 """Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
@@ -22,6 +24,11 @@ class PartLoader(ABC):
     """Loads what a provider of this `name` has stored."""
 
     name: str
+    timeout: float | None = None
+    """The seconds that an answer may take, to compile or load a part, and to run one in a call.
+
+    Beyond that a `ProviderError` says that it hangs, and it is refused until it comes back.
+    """
 
     def version(self) -> str:
         """The version of what runs its parts here, which artifacts remember.
@@ -42,10 +49,11 @@ class PartLoader(ABC):
 LOADERS: dict[str, PartLoader] = {}
 
 
-def load_part(provider: str, version: str, content: bytes, target: Target) -> Call:
+def load_part(provider: str, version: str, content: bytes, target: Target, **data: Any) -> Call:
     """The call of a part that was stored with that version of a provider.
 
-    Raises `ProviderError` where there is no such provider or version, or it does not load the part.
+    What it raises later has this data. Raises `ProviderError` where there is no such provider or
+    version, or it does not load the part.
     """
     from . import onnx_parts  # noqa: F401  # registers those that are built in
 
@@ -56,15 +64,16 @@ def load_part(provider: str, version: str, content: bytes, target: Target) -> Ca
             hint="import the module that registers it before you load the artifact",
             provider=provider,
         )  # fmt: skip
+    within = partial(time_limit.within, loader.timeout, provider)
     try:
-        found = loader.version()
+        found = within("for its version", loader.version)
         if not loader.takes(version):
             raise ProviderError(
                 "the artifact has a part of {0} {1}, found {2}", provider, version, found,
                 hint=f"install {provider} {version}, or build the artifact anew",
                 provider=provider, expected=version, found=found,
             )  # fmt: skip
-        call = loader.load(content, target)
+        call = within("to load a part", partial(loader.load, content, target))
     except ProviderError:
         raise
     except Exception as error:  # whatever a provider raises
@@ -77,4 +86,15 @@ def load_part(provider: str, version: str, content: bytes, target: Target) -> Ca
             "the provider {0}: expected a call of a part, found {1!r:.80}", provider, call,
             provider=provider,
         )  # fmt: skip
-    return call
+    return limited(loader, call, **data)
+
+
+def limited(provider: PartLoader, call: Call, **data: Any) -> Call:
+    """A call of a part that raises `ProviderError`, with this data, beyond the `timeout` that the
+    provider has then."""
+
+    def checked(*arguments: Any) -> Any:
+        run = partial(call, *arguments)
+        return time_limit.within(provider.timeout, provider.name, "to run a part", run, **data)
+
+    return checked

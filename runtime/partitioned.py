@@ -67,6 +67,10 @@ class PartitionedModel(
         self._crossing = [
             sum(plan.values[number].bytes for number in part.crossing) for part in plan.parts
         ]
+        self._told = [
+            {"provider": told.provider, "part": n, "operators": told.operators}
+            for n, told in enumerate(evidence.parts)
+        ]
         self._ends = [number for _, number in plan.outputs]
         self._call: Callable[..., list[Array]] = self._computed
         on_devices = {n: part for n, part in enumerate(parts) if isinstance(part, DevicePart)}
@@ -207,7 +211,7 @@ class PartitionedModel(
                     if isinstance(call, DevicePart):
                         arenas.submit(begun - 1, wait=spent is not None)
                     else:
-                        _run(part, call, self._types, held)
+                        _run(part, call, self._types, held, self._told[begun - 1])
                     if spent is not None:
                         spent.append(time.perf_counter() - start)
                     if seen is not None:
@@ -249,8 +253,9 @@ def _run(
     call: Call,
     types: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
     held: dict[int, Array],
+    told: Mapping[str, Any],
 ) -> None:
-    """Run a part on what is held, and hold what it computes."""
+    """Run a part on what is held, and hold what it computes. Errors have what is `told` of it."""
     given = [held[n] for n in part.reads]
     try:
         found = call(*given)
@@ -258,8 +263,8 @@ def _run(
         raise
     except Exception as error:  # whatever a provider raises
         raise ProviderError(
-            "the provider {0} raises as a part runs: {1}: {2}",
-            part.provider, type(error).__name__, error, provider=part.provider,
+            "the provider {0} raises as it runs {1}: {2}: {3}",
+            part.provider, _operators(told), type(error).__name__, error, **told,
         ) from error  # fmt: skip
     results = found if isinstance(found, list | tuple) else (found,)
     if isinstance(call, Model):  # its results are what they should be, and new
@@ -267,19 +272,23 @@ def _run(
         return
     if len(results) != len(part.writes):
         raise ProviderError(
-            "the provider {0}: expected {1} arrays of its part, found {2}",
-            part.provider, len(part.writes), len(results), provider=part.provider,
+            "the provider {0}: expected {1} arrays of {2}, found {3}",
+            part.provider, len(part.writes), _operators(told), len(results), **told,
         )  # fmt: skip
     for number, result in zip(part.writes, results, strict=True):
         shape, dtype = types[number]
         if not _is_of(result, shape, dtype):
             raise ProviderError(
-                "the provider {0}: output {1} of its part: expected {2}, found {3}",
-                part.provider, part.writes.index(number), _text(shape, dtype),
+                "the provider {0}: output {1} of {2}: expected {3}, found {4}",
+                part.provider, part.writes.index(number), _operators(told), _text(shape, dtype),
                 _text(result.shape, result.dtype) if isinstance(result, np.ndarray) else result,
-                provider=part.provider,
+                **told,
             )  # fmt: skip
         held[number] = _own(result, held.values())
+
+
+def _operators(told: Mapping[str, Any]) -> str:
+    return f"part {told['part']}, {', '.join(dict.fromkeys(told['operators']))}"
 
 
 def _own(result: Array, held: Iterable[Array]) -> Array:

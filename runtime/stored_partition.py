@@ -169,8 +169,9 @@ def load_partition(
                 _model(manifest, program, own.function, kernels, code, weights, path, runtime)
             )
         elif own.file is not None:
-            content = files[number]
-            calls.append(load_part(part.provider, own.file.version, content, manifest.target))
+            told = {"part": number, "operators": evidence.parts[number].operators}
+            version, content = own.file.version, files[number]
+            calls.append(load_part(part.provider, version, content, manifest.target, **told))
     constants = {
         number: _constant(stored, number, offset, weights)
         for number, offset in zip(stored.plan.constants, stored.constants, strict=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -267,6 +269,60 @@ def test_a_cost_that_raises() -> None:
     liar = lying(able=lambda node: node.operator == "tanh", seconds=fail)
     with pytest.raises(ProviderError):
         partition(chain("exp", "tanh", "exp"), [liar, Plain("rest")])
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """What a provider hangs for, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("kind", ["refusal", "seconds", "compile", "call"])
+def test_a_provider_that_hangs(kind: str, released: threading.Event) -> None:
+    def hang(*_: Any) -> None:
+        released.wait()
+
+    question = {"compile": lambda *_: hang} if kind == "call" else {kind: hang}
+    liar = lying(able=lambda node: node.operator == "tanh", timeout=0.02, **question)
+    liar.name = f"hangs as it is asked {kind}"
+    options = {} if kind == "seconds" else {"placement": {"tanh": liar.name}}
+    for seconds in (0.02, None):  # the second time it is refused at once
+        with pytest.raises(ProviderError) as error:
+            run_by(chain("exp", "tanh", "exp"), liar, Plain("rest"), **options)(np.zeros(64, "f"))
+        data = error.value.data
+        assert (data["provider"], data.get("seconds")) == (liar.name, seconds)
+        if kind == "call" and seconds is not None:
+            assert (data["part"], data["operators"]) == (1, ("tanh",))
+
+
+def test_other_calls_go_on_while_a_provider_hangs(released: threading.Event) -> None:
+    hang = threading.Event()
+
+    def call(x: Any) -> Any:
+        if hang.is_set():
+            released.wait()
+        return np.exp(x)
+
+    slow = lying(compile=lambda graph, target: call, timeout=5.0)
+    slow.name = "sometimes slow"
+    model, x = run_by(chain("exp"), slow), np.ones(64, np.float32)
+    other = run_by(chain("exp"), Plain("other"))
+    np.testing.assert_allclose(model(x), np.exp(x), rtol=1e-6)
+    hang.set()
+    slow.timeout = 0.02
+    for _ in range(2):
+        with pytest.raises(ProviderError):
+            model(x)
+        np.testing.assert_allclose(other(x), np.exp(x), rtol=1e-6)
+    hang.clear()
+    released.set()
+    slow.timeout = None
+    while True:  # it comes back soon
+        with contextlib.suppress(ProviderError):
+            np.testing.assert_allclose(model(x), np.exp(x), rtol=1e-6)
+            break
 
 
 def test_a_provider_that_fails_once() -> None:
