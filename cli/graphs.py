@@ -164,11 +164,10 @@ def print_evidence(told: Evidence | PartitionEvidence | Profile) -> None:
     from ..runtime.partition_evidence import PartitionEvidence
 
     print_facts(told.facts())
-    typer.echo()
-    print_table(*told.table(), "no kernels")
-    if isinstance(told, PartitionEvidence) and told.transfers:
+    tables = told.tables() if isinstance(told, PartitionEvidence) else [told.table()]
+    for columns, rows in tables:
         typer.echo()
-        print_table(*told.transfer_table(), "nothing crosses")
+        print_table(columns, rows, "no kernels")
     for number, part in enumerate(told.parts if isinstance(told, PartitionEvidence) else ()):
         if part.kernels is not None:
             print_headings(2, f"part {number}")

@@ -37,6 +37,7 @@ from . import (
     showing,
 )
 from .options import OPTIONS
+from .program_file import load_module
 from .table import output_text
 
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -150,6 +151,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _every_command(
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py|MODULE",
+            help="Run this first: it registers operators, providers or targets. Repeatable.",
+        ),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True)
     ] = False,
@@ -157,3 +165,5 @@ def _every_command(
     levels = (logging.WARNING, logging.INFO, logging.DEBUG)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger(__package__.rpartition(".")[0]).setLevel(levels[min(verbose, 2)])
+    for name in load or ():
+        load_module(name)

@@ -7,14 +7,22 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..base.errors import BuildError, DatabaseError
+from ..base.errors import DatabaseError
 from ..base.files import whole_file
 from ..base.text import format_bytes, masked_url
-from .graph_options import Constants, Shapes, import_graph
+from .graph_options import (
+    PROVIDERS,
+    Constants,
+    Never,
+    Placements,
+    Providers,
+    Shapes,
+    sharing,
+)
 from .graphs import evidence_of, is_built
 from .options import (
     WHERE,
@@ -24,6 +32,7 @@ from .options import (
     database_named,
     open_database,
 )
+from .program_file import Options, load_graph
 
 if TYPE_CHECKING:
     from ..autotune.show.display import LiveDisplay
@@ -32,13 +41,13 @@ if TYPE_CHECKING:
 _HTML = b"<!doctype html>"
 
 
-def report(
+def report(  # noqa: PLR0913, PLR0917 - each option of a page has a name
     context: typer.Context,
     database: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DB|MODEL.onnx|MODEL.so]",
-            help=f"{WHERE}; or a model's file, or what `build` wrote.",
+            metavar="[DB|MODEL.onnx|FILE.py:FUNCTION|MODEL.so]",
+            help=f"{WHERE}; or a model: its file, the function that makes it, what `build` wrote.",
             show_default=False,
         ),
     ] = None,
@@ -60,19 +69,27 @@ def report(
     shape: Shapes = None,
     constant: Constants = None,
     target: TargetText = "cpu",
+    provider: Providers = None,
+    place: Placements = None,
+    never: Never = None,
 ) -> None:
     """Write a page of a database, a session or a model, as one file to read and to mail.
 
     It needs no network and no other file. A page that is there is replaced; another file is not.
     A model is built; the page has the graph before and after, its groups, kernels and memory.
     """
-    built = database is not None and is_built(
-        Path(database), context, "shape", "constant", "target", "db", "session"
-    )
-    if database is not None and (built or database.endswith(".onnx")):
+    sources = ("shape", "constant", "target", "db", "session", "provider", "place", "never")
+    built = database is not None and is_built(Path(database), context, *sources)
+    model = database is not None and (database.endswith(".onnx") or ".py:" in database)
+    if database is not None and (built or model):
         if session is not None:
             raise typer.BadParameter(f"--session is of a database, and {database} is a model")
-        page = _of_model(Path(database), built, shape, constant, target, db)
+        if built:
+            page = _of_library(Path(database))
+        else:
+            shared = sharing(provider, place, never)
+            options = Options(None, shape, constant, target, foreign=bool(shared))
+            page = _of_model(database, options, db, shared)
     else:
         page = _of_database(database_named(database, db), session)
     if out == "-":
@@ -91,32 +108,20 @@ def _of_database(location: str, session: str | None) -> str:
         return page_of(opened, None if session is None else opened.find(session, Session))
 
 
-def _of_model(
-    path: Path,
-    built: bool,
-    shape: list[str] | None,
-    constant: list[str] | None,
-    target: str,
-    db: str | None,
-) -> str:
+def _of_library(path: Path) -> str:
     from ..lab.report import report_of_model
 
-    if built:
-        from ..runtime.partition_evidence import PartitionEvidence
+    return report_of_model(None, evidence_of(path))
 
-        told = evidence_of(path)
-        if isinstance(told, PartitionEvidence):
-            raise BuildError(
-                "{0}: there is no page of a model that several providers run",
-                path,
-                hint=f"tilewright inspect {path}",
-            )
-        return report_of_model(None, told)
+
+def _of_model(name: str, options: Options, db: str | None, shared: dict[str, Any]) -> str:
     from ..building.build import build
+    from ..lab.report import report_of_model
 
-    graph = import_graph(path, shape, constant)
+    graph = load_graph(name, options)
     with nullcontext() if db is None else open_database(db) as database:
-        return report_of_model(graph, build(graph, target, database).evidence)
+        made = build(graph, options.target, database, **({"providers": PROVIDERS[:1]} | shared))
+    return report_of_model(graph, made.evidence)
 
 
 def _replace(path: Path, page: bytes) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
@@ -200,6 +201,24 @@ def _made(name: str, parameters: Iterable[str], taken: set[str] | None = None) -
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
     return maker(**_arguments(maker, name, parameters, taken))
+
+
+def load_module(name: str) -> None:
+    """Run a file, or import a module, that registers operators or providers, for example."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise typer.BadParameter(f"there is no file {name!r}", param_hint="--load")
+        _run(Path(name))
+        return
+    try:
+        found = find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        raise typer.BadParameter(
+            f"there is no module {name!r}; a file is given as {name}.py", param_hint="--load"
+        )
+    importlib.import_module(name)
 
 
 def _run(file: Path) -> ModuleType:

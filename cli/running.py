@@ -178,9 +178,15 @@ def _print_run(
     print_table(("~output", "type", "digest", "~first values"), rows, "no outputs")
     print_text(f"\n{timing}")
     if "counts" in facts:
-        runs, crossed, *parts = facts["counts"].items()
-        ran = ", ".join(f"{name} {number}" for name, number in parts)
-        print_text(f"{count(runs[1], 'run')}: parts {ran}; {format_bytes(crossed[1])} crossed")
+        known = dict(facts["counts"])
+        runs, crossed = (
+            count(known.pop("runs"), "run"),
+            format_bytes(known.pop("transferred_bytes")),
+        )
+        copied, waits = known.pop("copied_bytes", None), known.pop("waits", 0)
+        ran = ", ".join(f"{name} {number}" for name, number in known.items())
+        on_devices = f", {format_bytes(copied)} copied, {count(waits, 'wait')}" if copied else ""
+        print_text(f"{runs}: parts {ran}; {crossed} crossed{on_devices}")
     for name, one in told.items():
         print_headings(1, name)
         print_evidence(one)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..base.display import html
 from ..runtime.device_plan import Copy, Wait, device_steps
 from ..runtime.partition_evidence import (
     VERSION,
@@ -150,6 +151,8 @@ class Partition:
                 )
             waits += isinstance(step, Wait)
         return DeviceEvidence(tuple(copies), waits)
+
+    _repr_html_ = html
 
     def __str__(self) -> str:
         return str(self.evidence())

@@ -17,15 +17,18 @@ from ..base.text import short_id
 from ..graph import Graph
 from ..runtime.evidence import Evidence
 from ..runtime.model import Model
+from ..runtime.partition_evidence import PartitionEvidence
+from ..runtime.partitioned import PartitionedModel
 from ..tuning_db import Session, utc_now
 from ..tuning_db.arguments import opened
 from ..tuning_db.store import DatabaseOrPath
 from .pictures.database import moment, outcomes_table, programs_table, sessions_table, summary
-from .pictures.model import evidence_view, graph_view
+from .pictures.model import graph_view
 from .pictures.page import page, text
 from .pictures.programs import Contents, Tuned
 from .pictures.session import session_section
 from .pictures.tables import Column, table
+from .pictures.views import view_of
 
 LIMIT = 800_000
 """Bytes of a page after which no further program is shown in full."""
@@ -36,7 +39,7 @@ _ROWS, _ROWS_OF_SESSION = 30, 1000
 
 
 def report(
-    database: DatabaseOrPath | Graph | Model,
+    database: DatabaseOrPath | Graph | Model | PartitionedModel,
     session: Session | None = None,
     *,
     now: datetime | None = None,
@@ -48,7 +51,7 @@ def report(
     """
     if isinstance(database, Graph):
         return report_of_model(database, None, now=now)
-    if isinstance(database, Model):
+    if isinstance(database, Model | PartitionedModel):
         return report_of_model(None, database.evidence, now=now)
     store = opened(database, TilewrightError)
     contents = Contents(store)
@@ -60,7 +63,10 @@ def report(
 
 
 def report_of_model(
-    graph: Graph | None, evidence: Evidence | None, *, now: datetime | None = None
+    graph: Graph | None,
+    evidence: Evidence | PartitionEvidence | None,
+    *,
+    now: datetime | None = None,
 ) -> str:
     """The page of a graph before and after its passes, and of what a build made of it, as HTML."""
     body: list[h.Node] = []
@@ -77,7 +83,7 @@ def report_of_model(
             graph_view(graph.optimized()),
         ]
     if evidence is not None:
-        body += [h.h2["What the build made of it"], evidence_view(evidence)]
+        body += [h.h2["What the build made of it"], view_of(evidence)]
     names = [graph and graph.name, evidence and evidence.model]
     return _page(f"Model {next(filter(None, names), '')}", "made", body, now)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from ..base.checked_json import read
+from ..base.display import html
 from ..base.errors import ModelError
 from ..base.text import aligned, count, format_bytes
 from .evidence import Evidence, Natural
@@ -80,6 +81,8 @@ class PartitionEvidence:
     parts: tuple[PartEvidence, ...]
     transfers: tuple[TransferEvidence, ...]
     devices: DeviceEvidence | None = None
+
+    _repr_html_ = html
 
     @property
     def transfer_bytes(self) -> int:

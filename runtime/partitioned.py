@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.display import html
 from ..base.errors import ArgumentError, ArtifactError, ProviderError, TilewrightError
 from ..base.hints import Hinted
 from ..base.process import InProcess
@@ -209,6 +210,7 @@ class PartitionedModel(
                     if arenas is not None:
                         arenas.take_before(begun - 1, held)
                     if isinstance(call, DevicePart):
+                        assert arenas is not None, "it is on a device"
                         arenas.submit(begun - 1, wait=spent is not None)
                     else:
                         _run(part, call, self._types, held, self._told[begun - 1])
@@ -243,6 +245,8 @@ class PartitionedModel(
 
     def _count(self, counts: CallCounts) -> None:
         self._call = counts.counted(self._computed)
+
+    _repr_html_ = html
 
     def __repr__(self) -> str:
         return f"<PartitionedModel {self._plan.model}: {len(self.parts)} parts>"

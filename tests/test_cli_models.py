@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.model import base_model, samples
 from tilewright.base.errors import TuningError
+from tilewright.building.providers import PROVIDERS
 from tilewright.cli import parity
 from tilewright.cli.programs import kernels_of
 from tilewright.graph import Builder, Graph, TensorType
@@ -22,6 +24,7 @@ from tilewright.graph.text import parse_graph
 from tilewright.importers.onnx import import_onnx
 from tilewright.importers.onnx.table import find
 from tilewright.runtime.evidence import Evidence
+from tilewright.runtime.part_loader import LOADERS
 from tilewright.runtime.profile import Profile
 
 from .commands import Run
@@ -652,3 +655,70 @@ def test_words_that_do_not_fit(
     assert layer.read_bytes() == before
     assert result.code in {1, 2}
     assert told in " ".join(result.err.split())
+
+
+VENDOR = """
+import numpy as np
+import tilewright as tw
+
+@tw.register_provider
+class Vendor(tw.Provider):
+    name = "vendor"
+
+    def refusal(self, node):
+        return None if node.operator == "relu" else "it has relu only"
+
+    def store(self, graph, target):
+        return b"relu"
+
+    def load(self, content, target):
+        assert content == b"relu"
+        return lambda x: np.maximum(x, 0)
+
+    def compile(self, graph, target):
+        return self.load(self.store(graph, target), target)
+"""
+
+
+@pytest.fixture
+def providers_end_with_their_test() -> Iterator[None]:
+    before = dict(PROVIDERS), dict(LOADERS)
+    yield
+    for table, entries in zip((PROVIDERS, LOADERS), before, strict=True):
+        table.clear()
+        table.update(entries)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("providers_end_with_their_test")
+def test_a_file_or_module_is_loaded_first(
+    run: Run, layer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, library = tmp_path / "vendor_of_test.py", tmp_path / "layer.so"
+    file.write_text(VENDOR)
+    monkeypatch.syspath_prepend(tmp_path)
+    given = [layer, "--shape", "N=3", "--constant", "scale=2", "--place", "Relu=vendor"]
+    given += ["--provider", "tilewright", "--provider", "vendor"]
+    assert run("inspect", *given, "--partition").code == 1
+    for name in (file, "vendor_of_test"):
+        PROVIDERS.pop("vendor", None)
+        told = run("--load", name, "inspect", *given, "--partition", "--json").json
+        assert [part["provider"] for part in told["parts"]] == [
+            "tilewright",
+            "vendor",
+            "tilewright",
+        ]
+    assert run("--load", file, "build", *given, *ONE, "-o", library).code == 0
+    assert run("--load", file, "run", library, "--json").json["counts"]["vendor"] == 1
+    for wrong in ("no_such_module", tmp_path / "none.py", "no/such"):
+        assert run("--load", wrong, "inspect", layer).code == 2
+
+
+def test_a_page_of_a_model_that_several_providers_run(
+    run: Run, layer: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    given = [layer, "--shape", "N=3", "--constant", "scale=2", *ONE, "-o", page]
+    assert run("report", *given, "--place", "Relu=reference").code == 0
+    text = page.read_text()
+    assert "3 parts of 2 providers" in text
+    assert "the kernels of tilewright" in text

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import tilewright as tw
 from tilewright.graph import Builder, TensorType
 from tilewright.lab.pictures.views import html_of, view_of
+from tilewright.lab.report import report
 from tilewright.runtime.evidence import (
     Evidence,
     GroupEvidence,
@@ -14,6 +17,13 @@ from tilewright.runtime.evidence import (
     MemoryEvidence,
     NodeEvidence,
     SourceEvidence,
+)
+from tilewright.runtime.partition_evidence import (
+    CopyEvidence,
+    DeviceEvidence,
+    PartEvidence,
+    PartitionEvidence,
+    TransferEvidence,
 )
 from tilewright.runtime.profile import KernelTime, Profile
 
@@ -38,6 +48,16 @@ EVIDENCE = Evidence(
         1024, 0, (HOSTILE,),
     ),
     {"divide": 0.1, "compile": 2.0},
+)  # fmt: skip
+PARTITION = PartitionEvidence(
+    1, HOSTILE,
+    (
+        PartEvidence("tilewright", ("matmul", HOSTILE), "", (), (HOSTILE,), EVIDENCE),
+        PartEvidence(HOSTILE, (HOSTILE,), HOSTILE, (), ()),
+        PartEvidence("tilewright", ("relu",), "", (), ()),
+    ),
+    (TransferEvidence(HOSTILE, HOSTILE, 64, 0, 1), TransferEvidence("exp", "int8[4]", 4, 0, 2)),
+    DeviceEvidence((CopyEvidence(HOSTILE, HOSTILE, 64, "", "gpu"),), 1),
 )  # fmt: skip
 PROFILE = Profile(
     1, HOSTILE, "cpu", 9, 5e-6,
@@ -66,6 +86,32 @@ def test_a_model_without_an_arena_has_no_picture_of_it() -> None:
     plain = replace(EVIDENCE, nodes=(), groups=(), kernels=(), memory=memory)
     main = checked(view_of(plain))
     assert "Nothing lives between kernels" in words(main)
+
+
+def test_a_partition_has_a_lane_for_each_provider() -> None:
+    main = checked(view_of(PARTITION))
+    first, second, third, *of_kernels = with_class(main, "bar")
+    assert first.get("y") == third.get("y") != second.get("y")
+    assert float(first.get("x")) < float(second.get("x")) < float(third.get("x"))
+    assert len(of_kernels) == 2
+    assert len(list(with_class(main, "strong"))) == 2 + 1
+    told = words(main)
+    assert "host to gpu" in told
+    assert "the kernels of tilewright" in told
+    assert checked(view_of(replace(PARTITION, parts=(), transfers=(), devices=None))) is not None
+
+
+def test_models_of_several_providers_show_themselves() -> None:
+    b = Builder("two")
+    graph = b.graph({"y": b.add("relu", b.add("exp", b.input("x", TensorType("float32", (4,)))))})
+    options: Any = {
+        "providers": ["tilewright", "reference"], "placement": {"relu": "reference"}
+    }  # fmt: skip
+    model: Any = tw.build(graph, "cpu -threads=1", **options)
+    for value in (model, model.evidence, tw.partition(graph, **options)):
+        assert "2 parts of 2 providers" in words(checked(view_of(value)))
+        assert "2 parts of 2 providers" in value._repr_html_()
+    assert "2 parts of 2 providers" in report(model)
 
 
 def test_a_profile_has_a_bar_for_each_kernel() -> None:
