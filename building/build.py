@@ -16,7 +16,7 @@ from .choose import POLICIES
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
-    from ..graph.partition import Partition
+    from ..graph.parts import Partition
     from ..runtime import Module
     from ..runtime.model import Model
     from ..runtime.partitioned import PartitionedModel

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -166,7 +167,7 @@ class BuiltPartition:
 
 def _stored(part: Part, target: Target, number: int) -> bytes:
     provider, operators = part.provider, elsewhere(part.graph.nodes)
-    told = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
+    told: dict[str, Any] = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
     store = partial(provider.store, part.graph, target)
     content = asked(provider, f"to store {operators}", store, **told)
     if not isinstance(content, bytes):
@@ -195,7 +196,7 @@ def _constants(found: Partition) -> dict[int, Constant]:
 
 def _compiled(part: Part, target: Target, number: int, own: Tilewright) -> Call | DevicePart:
     provider, operators = part.provider, elsewhere(part.graph.nodes)
-    told = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
+    told: dict[str, Any] = {"part": number, "operators": tuple(map(label, part.graph.nodes))}
     compile_part = partial(provider.compile, part.graph, target)
     call = asked(provider, f"to compile {operators}", compile_part, **told)
     if not (isinstance(call, DevicePart) if provider.device else callable(call)):
@@ -203,4 +204,6 @@ def _compiled(part: Part, target: Target, number: int, own: Tilewright) -> Call 
             "the provider {0}: expected a call of {1}, found {2!r:.80}",
             provider.name, operators, call, provider=provider.name, **told,
         )  # fmt: skip
-    return call if provider is own or provider.device else limited(provider, call, **told)
+    if provider is own or isinstance(call, DevicePart):
+        return call
+    return limited(provider, call, **told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base.display import html
-from ..graph.partition import Partition
+from ..graph.parts import Partition
 from ..runtime.module import Origin
 from ..target import Target
 from ..tir.ir import Func

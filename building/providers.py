@@ -92,9 +92,6 @@ class DeviceProvider(Provider):
     """
 
     def __init__(self, name: str, target: Target | str, **options: Any) -> None:
-        """Raises `BuildError` for a name that is none."""
-        if not isinstance(name, str) or not name:
-            raise BuildError("expected the name of a device, found {0!r:.80}", name)
         self.name = self.device = name
         self.target, self.options = target, options
 

@@ -39,7 +39,7 @@ from .table import print_facts, print_text
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
-    from ..graph.partition import Partition
+    from ..graph.parts import Partition
     from ..tir.ir import Func
 
 
@@ -100,7 +100,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     """
     from ..autotune.tune import tune as run
     from ..graph.ir import Graph
-    from ..graph.partition import Partition
+    from ..graph.parts import Partition
 
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, target, foreign=bool(shared))
@@ -173,7 +173,7 @@ def kernels_of(
     from ..autotune.rules.division import pieces_of
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
-    from ..graph.partition import Partition
+    from ..graph.parts import Partition
     from ..tir.equality import structural_hash
 
     if weights is not None and len(weights) != len(given):

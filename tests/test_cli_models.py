@@ -682,11 +682,9 @@ class Vendor(tw.Provider):
 
 @pytest.fixture
 def providers_end_with_their_test() -> Iterator[None]:
-    before = dict(PROVIDERS), dict(LOADERS)
     yield
-    for table, entries in zip((PROVIDERS, LOADERS), before, strict=True):
-        table.clear()
-        table.update(entries)  # type: ignore[arg-type]
+    for table in (PROVIDERS, LOADERS):
+        table.pop("vendor", None)
 
 
 @pytest.mark.usefixtures("providers_end_with_their_test")

@@ -23,7 +23,8 @@ from tilewright.codegen.detect import resolve
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.ir import Node
 from tilewright.graph.operator import OPERATORS, find
-from tilewright.graph.partition import Partition, partition
+from tilewright.graph.partition import partition
+from tilewright.graph.parts import Partition
 from tilewright.graph.provider import Provider
 from tilewright.runtime.part_loader import LOADERS
 from tilewright.runtime.partitioned import PartitionedModel
