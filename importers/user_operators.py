@@ -26,7 +26,7 @@ from ..graph.builder import Builder
 from ..graph.ir import TensorType, Value
 from ..graph.operator import OPERATORS, Kind, Limits, Operator
 from .onnx.table import TABLE as ONNX
-from .onnx.table import OnnxNode
+from .onnx.table import OfUser, OnnxNode
 from .stablehlo.table import TABLE as STABLEHLO
 from .stablehlo.table import Entry, Op
 from .torch.table import TABLE as TORCH
@@ -133,7 +133,7 @@ def _translations(compose: Compose, onnx: str, torch: str, stablehlo: str) -> It
     if onnx:
         domain, name = _divided("onnx", onnx)
         domain = "" if domain == "ai.onnx" else domain
-        yield _Entry(onnx, ONNX, (domain, name), {1: _of_onnx(compose)})
+        yield _Entry(onnx, ONNX, (domain, name), {1: OfUser(_of_onnx(compose))})
     if torch:
         namespace, name = _divided("torch", torch)
         path = f"{namespace}.{name}" if "." in name else f"{namespace}.{name}.default"

@@ -1,7 +1,7 @@
 """Reading an ONNX model: its file, its dims, its nodes one by one.
 
 `onnx_ir` reads files: external data are mapped, and stay within the model's folder. Functions are
-inlined. All dims get values first, so that shapes are concrete and what exporters compute of them
+inlined, but for operators of users. All dims get values first, so that shapes are concrete and what exporters compute of them
 folds as it is translated.
 """
 
@@ -28,7 +28,7 @@ from ..unsupported import Reason, Unsupported, unsupported_error
 from .definitions import check_node, check_results
 from .foreign import Kept, emit, keep, kept_constant, names_of
 from .reader import array, loaded
-from .table import NEWEST, Items, OnnxNode, Operand, find
+from .table import NEWEST, Items, OnnxNode, Operand, find, is_of_user
 
 MAX_BODIES = 1 << 14
 """Of branches and of iterations of loops, which are written out."""
@@ -86,16 +86,21 @@ def _facts(model: Any, read: Any) -> dict[str, str]:
 
 
 def inlined(model: Any) -> Any:
-    """The model without functions: their bodies stand where they are called.
+    """The model without functions: their bodies stand where they are called, but for those that are
+    operators of a user.
 
     Raises `ModelError` for a function of another opset than the model's.
     """
     from onnx_ir.passes.common import InlinePass
 
     try:
-        return InlinePass()(model).model if model.functions else model
+        return InlinePass(_is_inlined)(model).model if model.functions else model
     except ValueError as error:
         raise ModelError("functions of the model cannot be inlined: {0}", error) from error
+
+
+def _is_inlined(function: Any) -> bool:
+    return bool(function.overload) or not is_of_user(function.domain, function.name)
 
 
 def versions(model: Any) -> dict[str, int]:

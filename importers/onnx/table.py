@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...base.errors import ModelError
 from ...graph.builder import Builder
@@ -117,6 +117,21 @@ _Function = TypeVar("_Function", bound=Translate)
 
 TABLE: dict[tuple[str, str], dict[int, Translate]] = {}
 """Translations by domain and operator, and by the version since which each serves."""
+
+
+class OfUser(NamedTuple):
+    """The translation of an operator of a user. A model may have a function of its name, which then
+    is not asked for."""
+
+    translate: Translate
+
+    def __call__(self, b: Builder, node: OnnxNode) -> Operand | Sequence[Operand]:
+        return self.translate(b, node)
+
+
+def is_of_user(domain: str, operator: str) -> bool:
+    """Whether a user has registered an operator."""
+    return isinstance(TABLE.get((domain, operator), {}).get(1), OfUser)
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_Function], _Function]:

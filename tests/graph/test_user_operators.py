@@ -137,6 +137,37 @@ def test_nodes_of_a_domain_of_the_user() -> None:
     np.testing.assert_allclose(built(X), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_function_of_a_model_that_the_user_has_registered() -> None:
+    """It is not inlined, neither where the model calls it nor in another function."""
+    helper = pytest.importorskip("onnx").helper
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.example", 1)]
+
+    def function(name: str, *nodes: Any) -> Any:
+        return helper.make_function("com.example", name, ["x"], ["y"], nodes, opsets)
+
+    model = own_model(
+        helper.make_node("Own", ["x"], ["h"], domain="com.example"),
+        helper.make_node("Twice", ["h"], ["y"], domain="com.example"),
+    )
+    inner = helper.make_node("Own", ["x"], ["h"], domain="com.example")
+    model.functions.extend(
+        [
+            function("Own", helper.make_node("Relu", ["x"], ["y"])),
+            function("Twice", inner, helper.make_node("Add", ["h", "h"], ["y"])),
+        ]
+    )
+    plain = tw.import_onnx(model)
+    assert [node.operator for node in plain.nodes] == ["relu", "relu", "add"]
+
+    @tw.imported_op(onnx="com.example::Own")
+    def own(b: Builder, x: Value) -> Value:
+        return b.add("tanh", x)
+
+    graph = tw.import_onnx(model)
+    assert [node.operator for node in graph.nodes] == ["tanh", "tanh", "add"]
+    np.testing.assert_allclose(graph.reference(X)[0], 2 * np.tanh(np.tanh(X)), rtol=1e-6)
+
+
 def test_attributes_that_an_operator_does_not_have() -> None:
     pytest.importorskip("onnx")
     centred_operator(onnx="com.example::Centred")
