@@ -1,8 +1,8 @@
 """Reading an ONNX model: its file, its dims, its nodes one by one.
 
 `onnx_ir` reads files: external data are mapped, and stay within the model's folder. Functions are
-inlined, but for operators of users. All dims get values first, so that shapes are concrete and what exporters compute of them
-folds as it is translated.
+inlined, but for operators of users. All dims get values first, so that shapes are concrete and what
+exporters compute of them folds as it is translated.
 """
 
 from __future__ import annotations
