@@ -97,7 +97,7 @@ def passes(target: CpuTarget) -> tuple[Pass, ...]:
         ),
         Pass(
             "partial_sums",
-            partial_sums,
+            lambda func: partial_sums(func, target.vector_registers),
             "Sums many terms by parts, each in registers of its own, as the rounding errors of one "
             "long sum add up.",
             reorders=True,

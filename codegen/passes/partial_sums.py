@@ -32,10 +32,13 @@ from .rewrite import allocated, fresh, map_stmts, renewed
 
 PART = 128
 """Terms of a part, at least. Two parts or less are summed as one."""
+PLAIN_PART = 16
+"""The same of terms that are no products, where registers hold the parts beside the sums: such sums
+wait for memory rather than for the additions of parts."""
 
 
-def partial_sums(func: Func) -> Func:
-    """Sum what serial loops add to floats in registers by parts, each from 0 on.
+def partial_sums(func: Func, registers: int) -> Func:
+    """Sum what serial loops add to floats in some of so many registers by parts, each from 0 on.
 
     for k in 1024: R[0] = R[0] + X[k]   ->   for p in 8:
                                                  P[0] = 0
@@ -51,8 +54,10 @@ def partial_sums(func: Func) -> Func:
         if type(stmt) is For and stmt.kind is ForKind.SERIAL and type(stmt.extent) is int:
             totals = _totals(stmt.body)
             each = max((total.terms for total in totals.values()), default=0)
-            part = max(PART, isqrt(each * stmt.extent))
-            if each * stmt.extent > 2 * PART and each <= part:
+            plain = all(total.plain for total in totals.values())
+            least = PLAIN_PART if plain and 2 * len(totals) <= registers else PART
+            part = max(least, isqrt(each * stmt.extent))
+            if each * stmt.extent > 2 * least and each <= part:
                 return _divided(stmt, stmt.extent, part // each, totals)
         return map_stmts(stmt, visit)
 
@@ -60,11 +65,13 @@ def partial_sums(func: Func) -> Func:
 
 
 class _Total(NamedTuple):
-    """Where a register is added to, and how many terms in an iteration."""
+    """Where a register is added to, how many terms in an iteration, and whether none of them is a
+    product."""
 
     place: Expr
     dtype: str
     terms: int
+    plain: bool
 
 
 def _totals(body: Stmt) -> dict[Buffer, _Total]:
@@ -78,13 +85,15 @@ def _totals(body: Stmt) -> dict[Buffer, _Total]:
             others.add(stmt.buffer)
         elif type(stmt) is Store and stmt.buffer.scope == SCOPE:
             term, known = _term(stmt), found.get(stmt.buffer)
-            total = _Total(stmt.indices[0], stmt.value.dtype, times)
+            plain = not (type(term) is Binary and term.op is Op.MUL)
+            total = _Total(stmt.indices[0], stmt.value.dtype, times, plain)
             if term is None:
                 others.add(stmt.buffer)
             elif known is None:
                 read, found[stmt.buffer] = [term], total
             elif key_of(known.place) == key_of(total.place):
-                read, found[stmt.buffer] = [term], total._replace(terms=known.terms + times)
+                total = total._replace(terms=known.terms + times, plain=known.plain and plain)
+                read, found[stmt.buffer] = [term], total
         others.update(n.buffer for e in read for n in walk(e) if type(n) is Load)
         for below in nested(stmt):
             count = stmt.extent if type(stmt) is For and type(stmt.extent) is int else 1
@@ -124,7 +133,7 @@ def _part(loop: For, first: Expr, count: int, totals: Mapping[Buffer, _Total]) -
     inner = renewed(loop.var)
     before: list[Stmt] = []
     after: list[Stmt] = []
-    for buffer, (index, dtype, _) in totals.items():
+    for buffer, (index, dtype, *_) in totals.items():
         zero: Expr = const(0.0, buffer.dtype)
         zero = Broadcast(zero, index.lanes, dtype) if type(index) is Ramp else zero
         before.append(Store(parts[buffer], (index,), zero))

@@ -12,9 +12,12 @@ from .machinery import SERIAL
 
 
 @pytest.mark.parametrize("columns", [16, 13])  # 13: some lanes of the vector are masked
-@pytest.mark.parametrize(("outer", "inner"), [(9216, 1), (1024, 9), (1021, 9), (2, 4608)])
-def test_errors_of_long_sums(columns: int, outer: int, inner: int) -> None:
-    """The error grows with the root of 128 and of the number of parts, not with that of all."""
+@pytest.mark.parametrize(
+    ("outer", "inner", "times"),
+    [(9216, 1, 2.5), (1024, 9, 2.5), (1021, 9, 2.5), (2, 4608, 2.5), (128, 1, 1.5)],
+)
+def test_errors_of_long_sums(columns: int, outer: int, inner: int, times: float) -> None:
+    """The error grows with the root of a part and of the number of parts, not with that of all."""
     func = parse(f"""
 @tw.script
 def f(X: T.Buffer(({outer}, {inner}, {columns}), "float32"), C: T.Buffer(({columns},), "float32")):
@@ -37,4 +40,4 @@ def f(X: T.Buffer(({outer}, {inner}, {columns}), "float32"), C: T.Buffer(({colum
         to_module(compile_func(func, SERIAL, strict_fp=strict))(x, found)
         return float(np.square(found - exact).mean() ** 0.5)
 
-    assert 2.5 * error(strict=False) < error(strict=True)
+    assert times * error(strict=False) < error(strict=True)

@@ -462,6 +462,14 @@ def f(X: T.Buffer((4, 131), "float32"), C: T.Buffer((4,), "float32")):
                 R[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)] + T.broadcast(X[i, k], 4)
         C[T.ramp(0, 1, 4)] = R[T.ramp(0, 1, 4)]
 """,
+    "partial_sums_products": """
+def f(X: T.Buffer((2, 300), "float32"), C: T.Buffer((1,), "float32")):
+    with T.scratch((1,), "float32", scope="register") as R:
+        R[0] = 0.0
+        for k in range(300):
+            R[0] = R[0] + X[0, k] * X[1, k]
+        C[0] = R[0]
+""",
     "partial_sums_read": """
 def f(X: T.Buffer((300,), "float32"), C: T.Buffer((300,), "float32")):
     with T.scratch((1,), "float32", scope="register") as R:
