@@ -15,6 +15,7 @@ from ..codegen.generator import generator_for
 from ..codegen.sequence import Address, Function, SequenceStep, Stamp, joined
 from ..graph.groups import divide
 from ..graph.ir import Constant, Graph, Value
+from ..graph.loops import kernel_groups
 from ..graph.lower import lowered_all
 from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
@@ -26,6 +27,7 @@ from ..tir.node import CHECK
 from .build_program import Ways
 from .choose import POLICIES, Choice
 from .compile_all import compile_all
+from .loops import loop_kernels, take_constants
 from .model_cache import kept_model
 from .model_evidence import evidence_of
 from .model_steps import Steps, poisoned, root, steps_of
@@ -162,8 +164,9 @@ def kernels_and_steps(
         rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
         groups = divide(graph)
+        inner = [group for group, _ in kernel_groups(groups)]
     with stage("lower"):
-        funcs = lowered_all(groups)
+        funcs = lowered_all(inner)
     distinct = [*dict.fromkeys(funcs)]
     if lowered is not None:
         lowered(distinct)
@@ -174,11 +177,12 @@ def kernels_and_steps(
         again = [*map(ways.choices, distinct)]
         raise not_tuned(graph.name, target, ways.allow, again, error) from error
     kernels = dict(zip(distinct, made, strict=True))
-    called = [kernels[func] for func in funcs]
-    codes = [kernel.compiled for kernel in called]
+    called = {group: kernels[func] for group, func in zip(inner, funcs, strict=True)}
+    codes = {group: kernel.compiled for group, kernel in called.items()}
     with stage("pack"):
         weights = Weights()
-        weights.take(groups, codes)
+        weights.take(inner, list(codes.values()))
+        take_constants(groups, weights)
         for value in graph.outputs.values():
             held = root(graph, value)
             if isinstance(held, Constant):
@@ -187,13 +191,15 @@ def kernels_and_steps(
         check_unchanged(given)
     with stage("link"):
         name = generator_for(target).function_name(graph.name)
-        plan = steps_of(graph, groups, codes, weights, name)
+        where = next((code.target for code in codes.values()), target)
+        codes |= dict(loop_kernels(groups, codes, weights, where, name))
+        plan = steps_of(graph, groups, [codes[group] for group in groups], weights, name)
     return KernelsAndSteps(
         plan,
-        codes[0].target if codes else target,
+        where,
         content,
         {func.name: kernel.choice for func, kernel in kernels.items()},
-        evidence_of(graph, groups, called, plan, weights, target, rewrites, stage.seconds),
+        evidence_of(graph, groups, called, codes, plan, weights, target, rewrites, stage.seconds),
         stage,
     )
 

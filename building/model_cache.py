@@ -38,6 +38,7 @@ from ..codegen.compiled import Compiled
 from ..codegen.disk_cache import DiskCache, location, sources_digest
 from ..codegen.generator import generator_for, outside_modules
 from ..graph.ir import Graph
+from ..graph.loops import nodes_of
 from ..graph.operator import Array, find
 from ..graph.text import graph_text
 from ..runtime.evidence import Evidence, Natural
@@ -103,7 +104,7 @@ def kept_model(graph: Graph, ways: Ways) -> KeptModel | None:
     rules = sys.modules.get(f"{package}.autotune.rules.user_rules")  # loaded by who registers one
     if rules is not None and rules.SKETCH_RULES:
         return None
-    for name in {node.operator for node in graph.nodes}:
+    for name in {node.operator for node in nodes_of(graph)}:
         record = find(name)
         made = record.lower or record.program
         if made is not None and made.__module__.partition(".")[0] != package:

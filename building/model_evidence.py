@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ..base.errors import TilewrightError
+from ..base.text import count
+from ..codegen.compiled import Compiled
 from ..graph.fates import fates
 from ..graph.groups import Group
 from ..graph.ir import Graph, Value
+from ..graph.loops import Loop, kernel_groups
 from ..runtime.evidence import (
     VERSION,
     Evidence,
@@ -27,20 +30,22 @@ from ..runtime.evidence import (
 from ..target import Target
 from .compile_all import ChosenKernel
 from .model_steps import Steps, root
+from .origins import together
 from .weights import Weights
 
 
 def evidence_of(
     graph: Graph,
     groups: Sequence[Group],
-    called: Sequence[ChosenKernel],
+    called: Mapping[Group, ChosenKernel],
+    codes: Mapping[Group, Compiled],
     steps: Steps[Value],
     weights: Weights,
     target: Target,
     rewrites: Mapping[str, int],
     seconds: Mapping[str, float],
 ) -> Callable[[], Evidence]:
-    """Returns what makes the evidence of a model whose groups call these kernels."""
+    """Returns what makes the evidence of a model whose groups have this code, of these kernels."""
     numbers = {node: n for n, group in enumerate(groups) for node in group.nodes}
     nodes = tuple(
         NodeEvidence(node.operator, tuple(str(v.type) for v in node.outputs), numbers.get(node))
@@ -59,19 +64,15 @@ def evidence_of(
         steps.copied,
     )
     plain: dict[str, Callable[[], KernelEvidence]] = {}
-    runs = Counter(kernel.compiled.signature.name for kernel in called)
-    for group, kernel in zip(groups, called, strict=True):
-        name = kernel.compiled.signature.name
-        if name not in plain:
-            plain[name] = partial(
-                _kernel,
-                kernel,
-                (group.read_bytes, group.constant_bytes, group.written_bytes),
-                group.name,
-                runs[name],
-                target,
-            )
-    entry = tuple(_groups(graph, groups, called))
+    runs = Counter(codes[group].signature.name for group in groups)
+    for group in groups:
+        name = codes[group].signature.name
+        sizes = (group.read_bytes, group.constant_bytes, group.written_bytes)
+        if group.loop is not None:
+            plain[name] = partial(_loop, group.loop, codes[group], sizes, called)
+        elif name not in plain:
+            plain[name] = partial(_kernel, called[group], sizes, group.name, runs[name], target)
+    entry = tuple(_groups(graph, groups, codes))
 
     def made() -> Evidence:
         kernels = tuple(make() for make in plain.values())
@@ -84,13 +85,13 @@ def evidence_of(
 
 
 def _groups(
-    graph: Graph, groups: Sequence[Group], called: Sequence[ChosenKernel]
+    graph: Graph, groups: Sequence[Group], codes: Mapping[Group, Compiled]
 ) -> Iterator[GroupEvidence]:
     makers = {value: n for n, group in enumerate(groups) for value in group.outputs}
-    for group, kernel in zip(groups, called, strict=True):
+    for group in groups:
         read = (makers.get(root(graph, value)) for value in group.inputs)
         reads = sorted({n for n in read if n is not None})
-        yield GroupEvidence(kernel.compiled.signature.name, tuple(reads))
+        yield GroupEvidence(codes[group].signature.name, tuple(reads))
 
 
 def _lifetimes(graph: Graph, steps: Steps[Value]) -> Iterator[Lifetime]:
@@ -100,6 +101,22 @@ def _lifetimes(graph: Graph, steps: Steps[Value]) -> Iterator[Lifetime]:
             name, isinstance(key, int), block.bytes, steps.memory.offsets[key], block.first,
             block.last,
         )  # fmt: skip
+
+
+def _loop(
+    loop: Loop,
+    code: Compiled,
+    sizes: tuple[int, int, int],
+    called: Mapping[Group, ChosenKernel],
+) -> KernelEvidence:
+    """A loop as the kernel that it is for who calls it: its schedule is the least certain one."""
+    kernels = [called[group] for group, _ in kernel_groups(loop.groups)]
+    origin = together([kernel.choice.origin for kernel in kernels])
+    told = f"{count(loop.count, 'step')} of {count(len(kernels), 'kernel')}: {origin.detail}"
+    return KernelEvidence(
+        code.signature.name, loop.name, 1, None, *sizes, code.signature.workspace_bytes,
+        origin.kind, None, told, None, None, None,
+    )  # fmt: skip
 
 
 def _kernel(

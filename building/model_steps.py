@@ -96,6 +96,8 @@ def steps_of(
             else:
                 operands.append(place(value))
         operands += [places[value] for value in group.outputs]
+        if group.loop is not None and held:
+            operands.append(Address(blob))
         work = memory.offsets.get(number)
         workspace = None if work is None else Address(None, work)
         steps.append(KernelCall(kernel, tuple(operands), workspace, tuple(guards.of(group, place))))

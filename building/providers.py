@@ -73,7 +73,8 @@ class Tilewright(Provider):
         self.options = options
 
     def refusal(self, node: Node) -> str | None:
-        return kernel_refusal(node)
+        is_loop = find(node.operator).kind is Kind.LOOP
+        return None if is_loop else kernel_refusal(node)
 
     def compile(self, graph: Graph, target: Target) -> Model:
         from .build_model import build_graph

@@ -7,7 +7,7 @@ kernels. So a model is called, timed and stored as a kernel is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -65,14 +65,38 @@ class Fill:
     bytes: int
 
 
-SequenceStep: TypeAlias = KernelCall | Copy | Stamp | Fill
+@dataclass(frozen=True)
+class Repeat:
+    """Steps are taken so many times.
+
+    Their argument of each number is at the place of that number, from which it is further by the
+    stride in bytes in each iteration; their workspace is at the last place.
+    """
+
+    count: int
+    places: tuple[Address, ...]
+    strides: tuple[int, ...]
+    workspace: Address | None
+    steps: tuple[SequenceStep, ...]
+
+
+SequenceStep: TypeAlias = KernelCall | Copy | Stamp | Fill | Repeat
 Function: TypeAlias = tuple[Signature, Sequence[SequenceStep]]
 """A function that takes these steps."""
 
 
 def guards_of(steps: Sequence[SequenceStep]) -> tuple[Guard, ...]:
     """The guards of all calls; the status of each is `FIRST_GUARD` and its number here."""
-    return tuple(guard for step in steps if isinstance(step, KernelCall) for guard in step.guards)
+    return tuple(guard for call in calls_of(steps) for guard in call.guards)
+
+
+def calls_of(steps: Sequence[SequenceStep]) -> Iterator[KernelCall]:
+    """The calls among steps, also those that are repeated, each once."""
+    for step in steps:
+        if isinstance(step, KernelCall):
+            yield step
+        elif isinstance(step, Repeat):
+            yield from calls_of(step.steps)
 
 
 def joined(
@@ -88,7 +112,7 @@ def joined(
     Raises `BuildError` for kernels of other targets.
     """
     functions: list[Function] = [(signature, steps), *beside]
-    calls = (step for _, own in functions for step in own if isinstance(step, KernelCall))
+    calls = (call for _, own in functions for call in calls_of(own))
     kernels = tuple({call.kernel.signature.name: call.kernel for call in calls}.values())
     for kernel in kernels:
         if kernel.target != target:

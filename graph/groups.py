@@ -4,7 +4,7 @@ A group has at most one anchor, a node that is more than pointwise. What it comp
 read inside: the pointwise nodes between its result and the first node that all of its readers lead
 to (the post-dominator) join it, also where they read other values from memory. A node in front of
 an anchor joins if only the group reads it and it is cheap to compute at each place that is read.
-A node that is a program is a group of its own. A view is no node of a group: it is another name
+A node that is a program or a loop is a group of its own. A view is no node of a group: it is another name
 for memory.
 """
 
@@ -12,10 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .ir import Constant, Graph, Node, Value
 from .limits import open_limits
 from .operator import Kind, find
+
+if TYPE_CHECKING:
+    from .loops import Loop
 
 _FREE = {Kind.POINTWISE}
 _ANCHORS = {Kind.CONTRACTION, Kind.REDUCTION, Kind.ROWS, Kind.WINDOW, Kind.SCAN, Kind.OPAQUE}
@@ -33,6 +38,13 @@ class Group:
     nodes: tuple[Node, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """The loop that it is, which is no kernel."""
+        from .loops import is_loop, loop_of
+
+        return loop_of(self.nodes[0]) if is_loop(self.nodes[0]) else None
 
     @property
     def name(self) -> str:
@@ -68,8 +80,18 @@ def kind(node: Node) -> Kind:
 
 
 def is_program(node: Node) -> bool:
-    """Whether it is a program of its own, and so a group of its own."""
-    return find(node.operator).program is not None
+    """Whether it is a program of its own, or a loop, and so a group of its own."""
+    record = find(node.operator)
+    return record.program is not None or record.kind is Kind.LOOP
+
+
+def _operands(node: Node) -> tuple[Value, ...]:
+    """What a node reads, of a loop but for constants that are its body's own."""
+    if kind(node) is not Kind.LOOP:
+        return node.inputs
+    moving = int(node.attributes["carried"]) + int(node.attributes["sliced"])  # type: ignore[arg-type]
+    others = (value for value in node.inputs[moving:] if not isinstance(value, Constant))
+    return (*node.inputs[:moving], *others)
 
 
 def is_view(node: Node) -> bool:
@@ -262,7 +284,7 @@ def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
 
 def _group(graph: Graph, nodes: Sequence[Node], kept: set[Value]) -> Group:
     if is_program(nodes[0]):
-        return Group((nodes[0],), nodes[0].inputs, nodes[0].outputs)
+        return Group((nodes[0],), _operands(nodes[0]), nodes[0].outputs)
     own = set(nodes)
     made = {value for node in nodes for value in node.outputs}
     inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in made)

@@ -19,6 +19,7 @@ from ..tir.printer import func_text
 from ..tir.te import Tensor
 from .groups import Group, divide
 from .ir import Constant, Graph, Value
+from .loops import kernel_groups
 from .operator import find, placeholder
 
 _MAX_NAME = 48
@@ -78,7 +79,11 @@ def _programmed(group: Group) -> Func | None:
 
 def kernels_of(graph: Graph) -> dict[Func, int]:
     """The programs of the kernels of a graph, each once, and how often a call runs it."""
-    return Counter(lowered_all(divide(graph)))
+    groups = dict(kernel_groups(divide(graph)))
+    found = Counter[Func]()
+    for func, runs in zip(lowered_all(groups), groups.values(), strict=True):
+        found[func] += runs
+    return found
 
 
 def _written(value: Constant) -> Tensor:

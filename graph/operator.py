@@ -54,6 +54,7 @@ class Kind(Enum):
     CONTRACTION = "contraction"  # sums of products of two operands
     SCAN = "scan"  # each on those before it along an axis
     OPAQUE = "opaque"  # by other rules
+    LOOP = "loop"  # of a body, which runs step by step
     FOREIGN = "foreign"  # of another program, which is asked when the model runs
 
 

@@ -28,15 +28,19 @@ def run(
     that are not of the inputs' types, and `GuardError` for an index out of its range.
     """
     inputs = {n: Argument(n, v.dtype, v.shape) for n, v in graph.inputs.items()}
-    given = bound(inputs, arguments, named or {})
+    return computed(graph, list(bound(inputs, arguments, named or {}).values()), dtype)
+
+
+def computed(graph: Graph, given: Sequence[Array], dtype: str | None = None) -> tuple[Array, ...]:
+    """The outputs of a graph for arrays of its inputs' types; see `run`."""
     held: dict[Value, Array] = {}
 
     def cast(array: Array) -> Array:
         wide = dtype is not None and dtypes.is_float(dtypes.from_numpy(array.dtype))
         return array.astype(dtypes.to_numpy(dtype)) if wide and dtype is not None else array
 
-    for name, value in graph.inputs.items():
-        held[value] = cast(given[name])
+    for value, array in zip(graph.inputs.values(), given, strict=True):
+        held[value] = cast(array)
     for value in graph.constants:
         held[value] = cast(value.data)
     last = _last_uses(graph)

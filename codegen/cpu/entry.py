@@ -18,9 +18,10 @@ from ...runtime.signature import (
 from ...target import CpuTarget
 from ..compiled import Compiled, Launch, Need
 from ..generator import Code
-from ..sequence import Address, Fill, Function, KernelCall, SequenceStep, Stamp
+from ..sequence import Address, Fill, Function, KernelCall, Repeat, SequenceStep, Stamp
 from . import llvm
 from .archive import archive, members
+from .generator import teams_of
 from .glue_range import range_function
 from .llvm_text import memory_type
 
@@ -37,11 +38,8 @@ def entry(functions: Sequence[Function], kernels: Sequence[Compiled], target: Cp
     objects = [llvm.object_code(llvm.parse(text), target)]
     for kernel in kernels:
         objects += members(kernel.image)
-    teams = [
-        kernel.signature.teams_symbol
-        for kernel in kernels
-        if any(launch.needs.get("openmp") for launch in kernel.launches)
-    ]
+    objects = list(dict.fromkeys(objects))  # loops have kernels in common
+    teams = list(dict.fromkeys(name for kernel in kernels for name in teams_of(kernel)))
     needs: dict[str, Need] = {"openmp": True, "teams": teams} if teams else {}
     texts = llvm.several([text, *(kernel.text for kernel in kernels)])
     own = {launch.symbol: launch for kernel in kernels for launch in kernel.launches}
@@ -74,61 +72,117 @@ def _function(
     signature: Signature, steps: Sequence[SequenceStep], checks: dict[_Facts, str]
 ) -> str:
     """The function of these steps, where `checks` has the functions of guards by their facts."""
-    lines: list[str] = []
-    count = statuses = 0
-
-    def pointer(place: Address | None) -> str:
-        nonlocal count
-        if place is None:
-            return "null"
-        base = "%workspace" if place.argument is None else f"%a{place.argument}"
-        if not place.offset:
-            return base
-        count += 1
-        lines.append(f"%p{count} = getelementptr i8, ptr {base}, i64 {place.offset}")
-        return f"%p{count}"
-
-    for number, step in enumerate(steps):
-        if isinstance(step, KernelCall):
-            for guard in step.guards:
-                facts = (replace(guard.data, name=""), guard.least, guard.greatest)
-                check = checks.setdefault(facts, f"guard.{len(checks)}")
-                indices = pointer(Address(guard.argument, guard.offset))
-                lines += [
-                    f"%g{statuses} = call i1 @{check}(ptr {indices})",
-                    f"br i1 %g{statuses}, label %within{statuses}, label %outside{statuses}",
-                    f"outside{statuses}:",
-                    f"ret i32 {FIRST_GUARD + statuses}",
-                    f"within{statuses}:",
-                ]
-                statuses += 1
-            types = _types(step.kernel.signature)
-            places = (*step.places, step.workspace)
-            operands = [f"{t} {pointer(p)}" for t, p in zip(types, places, strict=True)]
-            name = step.kernel.signature.name
-            lines.append(f"%s{number} = call i32 @{name}({', '.join(operands)})")
-            lines.append(f"%f{number} = icmp ne i32 %s{number}, {OK}")
-            lines.append(f"br i1 %f{number}, label %failed{number}, label %next{number}")
-            lines += [f"failed{number}:", f"ret i32 %s{number}", f"next{number}:"]
-        elif isinstance(step, Stamp):
-            place = pointer(step.place)
-            lines.append(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
-        elif isinstance(step, Fill):
-            lines.append(
-                f"call void @llvm.memset.p0.i64(ptr {pointer(step.place)}, i8 -1, "
-                f"i64 {step.bytes}, i1 false)"
-            )
-        else:
-            to, source = pointer(step.destination), pointer(step.source)
-            lines.append(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {step.bytes}, "
-                "i1 false)"
-            )
     names = [*(f"%a{n}" for n in range(len(signature.arguments))), "%workspace"]
+    body = _Body(checks)
+    body.take(steps, names)
     parameters = [f"{t} {name}" for t, name in zip(_types(signature), names, strict=True)]
     first = _workspace_check() if signature.workspace_bytes else []
-    body = "\n  ".join(["entry:", *first, *lines, f"ret i32 {OK}"])
-    return f"define i32 @{signature.name}({', '.join(parameters)}) {{\n  {body}\n}}"
+    lines = "\n  ".join(["entry:", *body.counters, *first, *body.lines, f"ret i32 {OK}"])
+    return f"define i32 @{signature.name}({', '.join(parameters)}) {{\n  {lines}\n}}"
+
+
+class _Body:
+    """The lines of a function in the making, and those that make room for counters of loops."""
+
+    def __init__(self, checks: dict[_Facts, str]) -> None:
+        self.lines: list[str] = []
+        self.counters: list[str] = []
+        self._checks = checks
+        self._count = self._statuses = 0
+
+    def take(self, steps: Sequence[SequenceStep], frame: Sequence[str]) -> None:
+        """Take steps whose arguments are the pointers of a frame, the workspace last."""
+        for step in steps:
+            if isinstance(step, KernelCall):
+                self._call(step, frame)
+            elif isinstance(step, Repeat):
+                self._repeat(step, frame)
+            elif isinstance(step, Stamp):
+                place = self._pointer(step.place, frame)
+                self.lines.append(
+                    f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})"
+                )
+            elif isinstance(step, Fill):
+                self.lines.append(
+                    f"call void @llvm.memset.p0.i64(ptr {self._pointer(step.place, frame)}, i8 -1, "
+                    f"i64 {step.bytes}, i1 false)"
+                )
+            else:
+                to, source = (self._pointer(p, frame) for p in (step.destination, step.source))
+                self.lines.append(
+                    f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {step.bytes}, "
+                    "i1 false)"
+                )
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _pointer(self, place: Address | None, frame: Sequence[str]) -> str:
+        if place is None:
+            return "null"
+        base = frame[-1 if place.argument is None else place.argument]
+        return self._behind(base, str(place.offset)) if place.offset else base
+
+    def _behind(self, base: str, offset: str) -> str:
+        name = f"%p{self._number()}"
+        self.lines.append(f"{name} = getelementptr i8, ptr {base}, i64 {offset}")
+        return name
+
+    def _call(self, step: KernelCall, frame: Sequence[str]) -> None:
+        for guard in step.guards:
+            facts = (replace(guard.data, name=""), guard.least, guard.greatest)
+            check = self._checks.setdefault(facts, f"guard.{len(self._checks)}")
+            indices = self._pointer(Address(guard.argument, guard.offset), frame)
+            status = self._statuses
+            self.lines += [
+                f"%g{status} = call i1 @{check}(ptr {indices})",
+                f"br i1 %g{status}, label %within{status}, label %outside{status}",
+                f"outside{status}:",
+                f"ret i32 {FIRST_GUARD + status}",
+                f"within{status}:",
+            ]
+            self._statuses += 1
+        types = _types(step.kernel.signature)
+        places = (*step.places, step.workspace)
+        operands = [f"{t} {self._pointer(p, frame)}" for t, p in zip(types, places, strict=True)]
+        name, number = step.kernel.signature.name, self._number()
+        self.lines += [
+            f"%s{number} = call i32 @{name}({', '.join(operands)})",
+            f"%f{number} = icmp ne i32 %s{number}, {OK}",
+            f"br i1 %f{number}, label %failed{number}, label %next{number}",
+            f"failed{number}:",
+            f"ret i32 %s{number}",
+            f"next{number}:",
+        ]
+
+    def _repeat(self, step: Repeat, frame: Sequence[str]) -> None:
+        first = [self._pointer(place, frame) for place in step.places]
+        workspace = self._pointer(step.workspace, frame)
+        number = self._number()
+        self.counters.append(f"%c{number} = alloca i64")
+        self.lines += [
+            f"store i64 0, ptr %c{number}",
+            f"br label %again{number}",
+            f"again{number}:",
+            f"%i{number} = load i64, ptr %c{number}",
+        ]
+        inner = []
+        for base, stride in zip(first, step.strides, strict=True):
+            if stride:
+                moved = f"%o{self._number()}"
+                self.lines.append(f"{moved} = mul i64 %i{number}, {stride}")
+                inner.append(self._behind(base, moved))
+            else:
+                inner.append(base)
+        self.take(step.steps, [*inner, workspace])
+        self.lines += [
+            f"%n{number} = add i64 %i{number}, 1",
+            f"store i64 %n{number}, ptr %c{number}",
+            f"%m{number} = icmp ult i64 %n{number}, {step.count}",
+            f"br i1 %m{number}, label %again{number}, label %done{number}",
+            f"done{number}:",
+        ]
 
 
 def _types(signature: Signature) -> list[str]:
