@@ -17,7 +17,6 @@ from ..graph.groups import divide
 from ..graph.ir import Constant, Graph, Value
 from ..graph.loops import kernel_groups
 from ..graph.lower import lowered_all
-from ..graph.mapped import check_unchanged
 from ..runtime.evidence import Evidence
 from ..runtime.model import Array, Model
 from ..runtime.module import Origin
@@ -78,6 +77,8 @@ def build_graph(
     kept = kept_model(graph, Ways(target, database, allow, tolerance, strict_fp))
     known = None if kept is None else kept.recalled()
     if known is not None:
+        for value in graph.constants:
+            value.check()
         return known
     with nullcontext() if kept is None else kept.watched():
         built = compile_graph(
@@ -159,7 +160,7 @@ def kernels_and_steps(
 ) -> KernelsAndSteps:
     """Divide a graph, and compile its kernels; for the parameters see `compile_graph`."""
     target, stage = ways.target, Stages()
-    given = [value.data for value in graph.constants]
+    given = graph.constants
     with stage("optimize"):
         rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
@@ -188,7 +189,8 @@ def kernels_and_steps(
             if isinstance(held, Constant):
                 weights.take_plain(held)
         content = weights.content()
-        check_unchanged(given)
+        for value in given:
+            value.check()
     with stage("link"):
         name = generator_for(target).function_name(graph.name)
         where = next((code.target for code in codes.values()), target)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.display import html
-from .mapped import check_unchanged
+from .mapped import can_be_written, check_unchanged, written
 
 if TYPE_CHECKING:
     from ..tir.ir import Func
@@ -102,6 +102,15 @@ class Constant(Value):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of its type and elements, hex."""
+        return self._hashed()
+
+    def check(self) -> None:
+        """Raise `ModelError` if its elements, which may be others' memory, are not those of its
+        digest any more."""
+        if can_be_written(self.elements) and self._hashed() != self.digest:
+            raise written()
+
+    def _hashed(self) -> str:
         digest = hashlib.sha256(str(self.type).encode())
         digest.update(self.data.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()

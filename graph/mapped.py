@@ -60,10 +60,7 @@ def check_unchanged(arrays: Iterable[Array]) -> None:
                 files[of.path, of.state] = None
             of = of.base
         if isinstance(of, Shared) and of.writes() != of.seen:
-            raise ModelError(
-                "a tensor, a constant of the graph, was written since the graph was imported",
-                hint="import the model again",
-            )
+            raise written()
     for path, (inode, *state) in files:
         now = _state(path) if path.is_file() else None
         # One that was removed or replaced still has its old content here.
@@ -72,6 +69,23 @@ def check_unchanged(arrays: Iterable[Array]) -> None:
                 "{0}, which has constants of the graph, has changed since it was imported", path,
                 hint="import the model again",
             )  # fmt: skip
+
+
+def can_be_written(array: Array) -> bool:
+    """Whether the elements are in memory that others may write: of an array or a tensor."""
+    of: object = array
+    while isinstance(of, np.ndarray):
+        if of.flags.writeable:
+            return True
+        of = of.base
+    return isinstance(of, Shared)
+
+
+def written() -> ModelError:
+    return ModelError(
+        "an array or tensor, a constant of the graph, was written since the graph was made",
+        hint="make the graph again",
+    )
 
 
 def _state(path: Path) -> State:

@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     import pandas
 
 
+_OF_PIN = ("schedule", "created")
+"""What a pin says beside its id, which stays when another schedule is pinned."""
 _TOGETHER = 500
 """Ids that one query asks about."""
 
@@ -227,11 +229,12 @@ class Queries(Hinted):
         with self._connections() as layers:
             for connection in layers:
                 total.update(b"layer\n")
-                for kind in ("measurement", "verification", "pin"):
+                for kind, more in (("measurement", ()), ("verification", ()), ("pin", _OF_PIN)):
                     of = TABLES[kind].c
-                    rows = select(raw(of.id)).where(of.workload.in_(ids)).order_by(of.id)
-                    for id in connection.scalars(rows):
-                        total.update(f"{kind} {id!r}\n".encode())
+                    read = (raw(of[name]) for name in ("id", *more))
+                    rows = select(*read).where(of.workload.in_(ids)).order_by(of.id)
+                    for row in connection.execute(rows):
+                        total.update(f"{kind} {tuple(row)!r}\n".encode())
         return total.hexdigest()
 
     def machine(self, target: str) -> Machine | None:

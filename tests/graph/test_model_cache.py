@@ -17,7 +17,8 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.records import target_record, workload_record
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
-from tilewright.base.errors import ArtifactError
+from tilewright.autotune.search.remembered import chosen
+from tilewright.base.errors import ArtifactError, ModelError
 from tilewright.building import model_cache
 from tilewright.building.build_program import Ways
 from tilewright.building.model_cache import FROM_CACHE, KIND, KeptModel, kept_model
@@ -130,6 +131,20 @@ def test_instructions_of_a_user_are_part_of_the_name(
     assert not tw.build(layer(), TARGET).kept
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["kept", "new"])
+def test_a_constant_that_was_written_is_refused(folder: Path, known: bool) -> None:
+    weights = np.ones((16, 16), np.float32)
+    b = Builder("layer")
+    x = b.input("x", TensorType("float32", (4, 16)))
+    graph = b.graph({"y": b.add("matmul", x, b.constant(weights))})
+    if known:
+        tw.build(graph, TARGET)
+    weights[3, 4] = 2
+    with pytest.raises(ModelError):
+        tw.build(graph, TARGET)
+    assert len([*folder.glob("*.model")]) == known
+
+
 # Databases
 
 
@@ -159,6 +174,11 @@ def test_records_of_its_kernels_are_seen_and_others_are_not(
     assert not tw.build(graph, TARGET, db, allow=["record"]).kept
     db.pin(workload_record(func).id, target_record(target), record.schedule)
     assert [origins()[0] for _ in range(2)] == [False, True]
+    trace = chosen(func, target, "default").trace.to_json()
+    other = put_measured(db, func, target, trace, 2e-6)
+    assert origins()[2] == record.id
+    db.pin(workload_record(func).id, target_record(target), other.schedule)
+    assert [origins() for _ in range(2)] == [(kept, "record", other.id) for kept in (False, True)]
     db.unpin(workload_record(func).id, target_record(target))
     assert not origins()[0]
 
