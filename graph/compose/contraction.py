@@ -93,23 +93,27 @@ def transposed_conv(
 
     It is one with stride 1 for each phase of the outputs, interleaved. Output y is the sum over
     taps k of `x[i] * w[k]` where `y + before = i * stride + k`. Those of one phase
-    `(y + before) % stride` read each `stride`-th tap: phases are channels.
+    `(y + before) % stride` read each `stride`-th tap: phases are channels. Along an axis with one
+    phase the convolution is dilated, along others zeros are put between the taps.
     """
     rank = x.type.rank - 2
-    if any(d > 1 for d in dilations):
-        w = dilated(b, w, (1, 1, *dilations), b.constant(0, w.dtype))
+    apart = [1 if s == 1 else d for s, d in zip(strides, dilations, strict=True)]
+    steps = [d if s == 1 else 1 for s, d in zip(strides, dilations, strict=True)]
+    if any(d > 1 for d in apart):
+        w = dilated(b, w, (1, 1, *apart), b.constant(0, w.dtype))
     taps = tuple(-(-k // s) for k, s in zip(w.shape[2:], strides, strict=True))
+    reach = [(t - 1) * d for t, d in zip(taps, steps, strict=True)]
     # The first input that the first output of a phase reads, and the last one.
-    first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
+    first = [min(p // s, r) for p, s, r in zip(before, strides, reach, strict=True)]
     last = [(p + n - 1) // s for p, n, s in zip(before, sizes, strides, strict=True)]
     y = b.add(
         "conv",
         x,
         _phases(b, w, strides, taps, groups),
         strides=(1,) * rank,
-        before=tuple(t - 1 - f for t, f in zip(taps, first, strict=True)),
+        before=tuple(r - f for r, f in zip(reach, first, strict=True)),
         after=tuple(max(p - e + 1, 0) for p, e in zip(last, x.shape[2:], strict=True)),
-        dilations=(1,) * rank,
+        dilations=tuple(steps),
         groups=groups,
     )
     starts = tuple(p - f * s for p, f, s in zip(before, first, strides, strict=True))

@@ -15,7 +15,7 @@ from tilewright.graph.compose.einsum import einsum
 from tilewright.graph.compose.quantised import Whole, matrix_product
 from tilewright.graph.compose.rows import batch_norm, group_norm, layer_norm
 from tilewright.graph.compose.sampling import Along, Kernel, resized
-from tilewright.graph.ir import Constant, Value
+from tilewright.graph.ir import Constant, TensorType, Value
 
 RNG = np.random.default_rng(0)
 
@@ -85,15 +85,33 @@ def test_products_of_integers_take_off_both_zero_points() -> None:
         Whole.of(b, b.constant(x, "int32"), None)
 
 
-def test_a_transposed_convolution_adds_taps_to_their_places() -> None:
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 3])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_a_transposed_convolution_adds_taps_to_their_places(
+    stride: int, dilation: int, before: int
+) -> None:
     b = Builder("transposed")
     x, w = normal(1, 2, 4), normal(2, 3, 3)
-    whole = np.zeros((1, 3, 9))
+    reach = 2 * dilation + 1
+    whole = np.zeros((1, 3, 3 * stride + reach + 2))
     for place in range(4):
-        whole[0, :, 2 * place : 2 * place + 3] += np.einsum("c,cok->ok", x[0, :, place], w)
+        taps = slice(stride * place, stride * place + reach, dilation)
+        whole[0, :, taps] += np.einsum("c,cok->ok", x[0, :, place], w)
+    whole = whole[:, :, before:]
     own, weights = b.constant(x, "float64"), b.constant(w, "float64")
-    found = transposed_conv(b, own, weights, (2,), (1,), 1, (1,), (7,))
-    np.testing.assert_allclose(held(found), whole[:, :, 1:8], atol=1e-12)
+    found = transposed_conv(b, own, weights, (stride,), (dilation,), 1, (before,), whole.shape[2:])
+    np.testing.assert_allclose(held(found), whole, atol=1e-12)
+
+
+def test_a_transposed_convolution_without_stride_has_no_zeros_between_taps() -> None:
+    b = Builder("transposed")
+    x = b.input("x", TensorType("float32", (1, 2, 9)))
+    w = b.input("w", TensorType("float32", (2, 3, 3)))
+    node = b.producer(transposed_conv(b, x, w, (1,), (4,), 1, (0,), (17,)), "conv")
+    assert node is not None
+    assert node.attributes["dilations"] == (4,)
+    assert node.inputs[1].type.shape == (3, 2, 3)
 
 
 def test_sizes_double_between_the_centres_of_pixels() -> None:
