@@ -49,8 +49,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 REFERENCE = DOCS / "reference"
 """Pages that are made of docstrings, and have no code of their own."""
-PEERS = ("jax", "numba", "torch", "triton", "tvm")
-"""Libraries whose code pages show beside ours."""
+PEERS = ("distributed", "jax", "numba", "torch", "triton", "tvm")
+"""Libraries whose code pages show beside ours, which are not installed everywhere."""
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
 """The commands of pages, and smaller ones that are run here instead."""
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}

@@ -44,7 +44,7 @@ REST = 60.0
 """Seconds after which a worker that was slow is tried again."""
 MAX_LOSSES = 2
 _TICK = 0.1
-_FETCH_SECONDS = 60.0
+_FETCH_SECONDS = 30.0
 
 
 @dataclass(eq=False)
@@ -107,13 +107,17 @@ class _Asked:
         return time.monotonic() - self.began > self.limit
 
     def answer(self) -> object:
-        """The answer of a future that is done. Raises `TuningError` where its task failed.
+        """The answer of a future that is done.
 
-        The exception of the task is not asked for. Raises what Dask does for one that is lost.
+        Raises `TuningError` where its task failed, whose exception is not asked for; and where the
+        answer does not come, or is of a kind that the client does not take.
         """
         if self.future.status == "error":
             raise TuningError("its task failed; its log says why")
-        return self.future.result(timeout=_FETCH_SECONDS)
+        try:
+            return self.future.result(timeout=_FETCH_SECONDS)
+        except Exception as error:
+            raise TuningError("its answer cannot be read: {0}", type(error).__name__) from error
 
 
 class Cluster:
@@ -241,17 +245,20 @@ class Cluster:
 
     def _identities(self) -> dict[str, Any]:
         """What the scheduler says of its workers, by address."""
+        client = self._client
         try:
-            known = self._client.scheduler_info(n_workers=-1)
-        except Exception as error:
-            raise ClusterError("the scheduler does not answer: {0!r}", error) from error
-        if self._client.status != "running":
-            raise ClusterError(
-                "the connection to the scheduler is lost ({0})",
-                self._client.status,
-                hint="start it and its workers again, and continue the session: resume=True",
+            if client.status != "running":
+                raise OSError(f"the connection is lost ({client.status})")
+            known = client.sync(
+                client.scheduler.identity, n_workers=-1, callback_timeout=_FETCH_SECONDS
             )
-        workers: dict[str, Any] = known["workers"]
+            workers: dict[str, Any] = known["workers"]
+        except Exception as error:
+            raise ClusterError(
+                "the scheduler does not answer: {0}",
+                error,
+                hint="start it and its workers again, and continue the session: resume=True",
+            ) from error
         return workers
 
     def _admit(self, address: str, text: object, request: str) -> None:
@@ -360,7 +367,7 @@ class _Work:
 
 def _require_client(client: Any) -> None:
     """Raise `ClusterError` for what is no client of Dask, or one for coroutines."""
-    if not all(hasattr(client, name) for name in ("submit", "scheduler_info", "status")):
+    if not all(hasattr(client, name) for name in ("submit", "sync", "status")):
         raise ClusterError(
             "cluster={0!r:.80}: expected a dask.distributed.Client, or the address of a scheduler",
             client,
