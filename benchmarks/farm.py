@@ -23,6 +23,8 @@ import argparse
 import heapq
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +102,7 @@ def batches(search: Search, truth: Truth, farm: Farm, workers: int, trials: int)
     """A batch of 8 for each worker at a time."""
     found = Trials([], [])
     while len(found.seconds) < trials:
-        batch = farm.work(lambda: search.ask(min(PART * workers, trials - len(found.seconds))))
+        batch = farm.work(partial(search.ask, min(PART * workers, trials - len(found.seconds))))
         if not batch:
             break
         size = max(1, min(PART, -(-len(batch) // workers)))
@@ -112,7 +114,7 @@ def batches(search: Search, truth: Truth, farm: Farm, workers: int, trials: int)
             heapq.heappush(free, end)
             _note(found, truth, part, end)
         farm.now = max(free)
-        farm.work(lambda batch=batch: search.tell(_observed(batch, truth)))
+        farm.work(partial(search.tell, _observed(batch, truth)))
     return found
 
 
@@ -129,9 +131,9 @@ def stream(search: Search, truth: Truth, farm: Farm, workers: int, trials: int) 
             done += part
             idle += 1
         if done:
-            farm.work(lambda done=done: search.tell(_observed(done, truth)))
+            farm.work(partial(search.tell, _observed(done, truth)))
         count = min(PART * idle, trials - asked)
-        batch = farm.work(lambda count=count: search.ask(count)) if count > 0 else []
+        batch = farm.work(partial(search.ask, count)) if count > 0 else []
         asked += len(batch)
         size = max(1, min(PART, -(-len(batch) // max(1, idle))))
         for first in range(0, len(batch), size):
@@ -179,18 +181,18 @@ def simulated(func: Func, workers: Sequence[int], seconds: float, trials: int, s
     best = min(min(trials.seconds) for trials in found.values())
     columns = ("workers", "way", "trials/s", "of ideal", f"trials to {CLOSE:g}x", "seconds to it")
     table = Table(*(Column(name, justify="right") for name in columns), box=None)
-    for (way, count), run in found.items():
-        rate = len(run.seconds) / run.known[-1]
+    for (way, count), each in found.items():
+        rate = len(each.seconds) / max(each.known)
         alone = found[way, workers[0]]
         ideal = count / workers[0] * len(alone.seconds) / max(alone.known)
-        until = run.until(best)
+        until = each.until(best)
         table.add_row(
             str(count),
             way,
             f"{rate:.3g}",
             f"{rate / ideal:.0%}",
             "-" if until is None else str(until + 1),
-            "-" if until is None else f"{run.known[until]:.3g}",
+            "-" if until is None else f"{each.known[until]:.3g}",
         )
     Console().print(f"simulated: {func.name}, {seconds:g} s a candidate", table)
 
@@ -237,19 +239,18 @@ def wait(seconds: float) -> None:
 
 def real(func: Func, workers: Sequence[int], seconds: float, trials: int) -> None:
     """Print the trials a second of sessions whose workers wait."""
-    from distributed import Client, LocalCluster
-
+    distributed: Any = import_module("distributed")
     table = Table("workers", "trials/s", "of one", box=None)
     alone: float | None = None
     for count in workers:
         with (
-            LocalCluster(
+            distributed.LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
                 resources={RESOURCE: 1},
                 dashboard_address=":0",
             ) as local,
-            Client(local, set_as_default=False) as client,
+            distributed.Client(local, set_as_default=False) as client,
             tw.TuningDatabase("sqlite://") as database,
         ):
             client.run(wait, seconds)

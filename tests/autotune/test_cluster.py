@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tilewright.autotune.cluster import measurer as measuring
 from tilewright.autotune.cluster.answers import Measured, answer, parse
 from tilewright.autotune.cluster.cluster import Cluster, Job, Worker
 from tilewright.autotune.cluster.measurer import ClusterMeasurer, Sentinels
+from tilewright.autotune.cluster.station import perform
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
 from tilewright.autotune.records import target_record
@@ -163,7 +165,7 @@ def die(_: str) -> None:
 
 
 def sleep(_: str) -> str:
-    time.sleep(2)
+    time.sleep(1)
     return ""
 
 
@@ -171,22 +173,22 @@ def sleep(_: str) -> str:
 def test_what_a_lost_worker_had_is_measured_elsewhere(
     client: Any, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str], Any]
 ) -> None:
-    if fault is sleep:
-        monkeypatch.setattr(ClusterMeasurer, "_limit", lambda *_: 1.0)
-        assert all_ran(measured_once_warm(client))
     worker = next(iter(client.scheduler_info()["workers"]))
     client.run(misbehave, fault, workers=[worker])
+    if fault is sleep:
+        late = set[str]()
+        submit = Cluster.submit
+
+        def noted(cluster: Cluster, function: Any, request: str, address: str, *more: Any) -> Any:
+            future = submit(cluster, function, request, address, *more)
+            if address == worker and function is perform:
+                late.add(future.key)
+            return future
+
+        monkeypatch.setattr(Cluster, "submit", noted)
+        is_late = property(lambda asked: asked.future.key in late)
+        monkeypatch.setattr(clusters._Asked, "late", is_late)
     assert all_ran(measured(client))
-
-
-def measured_once_warm(client: Any) -> dict[int, MeasureResult]:
-    """Measured by workers that have started their processes before."""
-    limit = ClusterMeasurer._limit
-    try:
-        ClusterMeasurer._limit = lambda *_: 60.0  # type: ignore[method-assign]
-        return measured(client)
-    finally:
-        ClusterMeasurer._limit = limit  # type: ignore[method-assign]
 
 
 def nonsense(request: str) -> str:
@@ -229,6 +231,25 @@ def test_a_worker_that_is_not_believed_gets_no_more_work(
     assert worker in caplog.text
 
 
+class Pickle:
+    """What is unpickled makes a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self._path,)
+
+
+def test_nothing_is_unpickled_that_a_worker_answers(client: Any, tmp_path: Path) -> None:
+    trap = str(tmp_path / "trap")
+    worker = next(iter(client.scheduler_info()["workers"]))
+    client.run(misbehave, lambda _: Pickle(trap), workers=[worker])
+    with clusters.connected(client.scheduler.address) as careful:
+        assert all_ran(measured(careful))
+    assert not Path(trap).exists()
+
+
 def test_a_worker_of_another_version_is_refused_by_name(client: Any) -> None:
     client.run(misbehave, None, {"version": "0.0.9"})
     with refused(tw.ClusterError) as caught:
@@ -254,49 +275,52 @@ def test_what_is_no_cluster_is_refused() -> None:
         tw.tune(affine(), HERE, database="sqlite://", cluster="nowhere")
 
 
-@pytest.fixture
-def by_hand(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address and process of a scheduler with a worker, started by Dask's commands."""
-    file = tmp_path / "scheduler.json"
-    commands = (
-        ("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(file)),
-        ("worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard",
-         "--resources", "tilewright=1", "--local-directory", str(tmp_path)),
-    )  # fmt: skip
-    with ExitStack() as stack:
-        processes = []
-        for command in commands:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *command],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            processes.append(process)
-        while not file.exists() or not (text := file.read_text()):
-            assert processes[0].poll() is None
-            time.sleep(0.05)
-        address = json.loads(text)["address"]
-        with distributed.Client(address, set_as_default=False) as client:
-            client.wait_for_workers(1)
-        yield address, processes[0]
+class Wire:
+    """A TCP connection to a scheduler that can be cut: for its clients, it is dead then."""
+
+    def __init__(self, scheduler: str) -> None:
+        host, port = scheduler.removeprefix("tcp://").split(":")
+        self._there = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open = [self._listener]
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                ends = [self._listener.accept()[0], socket.create_connection(self._there)]
+                self._open += ends
+                for pair in (ends, ends[::-1]):
+                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
 
 
-def test_a_scheduler_that_dies_leaves_what_was_measured(
-    sketched: None, by_hand: tuple[str, subprocess.Popen[bytes]]
-) -> None:
-    address, scheduler = by_hand
+def test_a_scheduler_that_dies_leaves_what_was_measured(client: Any, sketched: None) -> None:
+    wire = Wire(client.scheduler.address)
     quick = TuneConfig(batch=2, final_seconds=0.05, measure=QUICK)
 
     def end(event: object) -> None:
         if isinstance(event, Trial) and event.number == 2:
-            scheduler.kill()
+            wire.cut()
 
-    with tw.TuningDatabase("sqlite://") as database:
+    with (
+        tw.TuningDatabase("sqlite://") as database,
+        distributed.Client(wire.address, set_as_default=False, timeout="1s") as ours,
+    ):
         with refused(tw.ClusterError) as caught:
             tw.tune(
-                matmul(), HERE, database=database, trials=40, cluster=address, config=quick,
+                matmul(), HERE, database=database, trials=40, cluster=ours, config=quick,
                 progress=False, callback=end,
             )  # fmt: skip
         kept = sum(bool(m.trial) for m in database.records(Measurement))
