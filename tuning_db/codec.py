@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, get_type_hints
@@ -92,11 +92,22 @@ _COUNTS = frozenset(
 
 
 def check(record: AnyRecord) -> None:
-    """Raise `DatabaseError` unless every field has a size and value that a database may hold."""
+    """Raise `DatabaseError` unless every field has a size and value that a database may hold.
+
+    What has passed does not change, and passes again at once.
+    """
+    if _PASSED in vars(record):
+        return
     if isinstance(record, Machine):
         _check_machine(record)  # first: an infinite rate is no JSON
-    for name in field_types(record.kind):
-        _check_field(record.kind, name, getattr(record, name))
+    for name, where, is_digest in _places(record.kind):
+        value = getattr(record, name)
+        if is_digest and isinstance(value, str):
+            _check_digest(where, value)
+        elif value is not None and (check_value := _CHECKS.get(type(value))) is not None:
+            check_value(where, value)
+        elif isinstance(value, str):
+            _check_text(where, value)
     if isinstance(record, ScheduleRecord):
         try:
             _ = record.id  # of what the trace holds
@@ -108,6 +119,10 @@ def check(record: AnyRecord) -> None:
         _check_measurement(record)
     if isinstance(record, Verification):
         _check_verification(record)
+    vars(record)[_PASSED] = True
+
+
+_PASSED = "_passed"
 
 
 def is_ratio(number: float) -> bool:
@@ -192,34 +207,39 @@ def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
     return value
 
 
-def _check_field(kind: str, name: str, value: object) -> None:
-    where = f"{kind}.{name}"
-    match value:
-        case str() if name in DIGESTS:
-            if not _HEX.match(value) and not (name in _UNKNOWN and not value):
-                raise DatabaseError(
-                    "{0} is {1!r:.80}, expected a digest: 64 hexadecimal digits", where, value
-                )
-        case str():
-            _check_text(where, value)
-        case bool():
-            pass
-        case int():
-            if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-                # Python refuses to print integers of thousands of digits.
-                shown = str(value) if value.bit_length() < 256 else "an integer"
-                raise DatabaseError("{0} is {1}, beyond 64 bits", where, shown)
-            _check_count(where, value)
-        case float():
-            if not math.isfinite(value):
-                raise DatabaseError("{0} is {1}, expected a finite number", where, value)
-            _check_count(where, value)
-        case dict():
-            _check_text(where, canonical_json(value))
-        case tuple():
-            _check_size(where, len(value), "elements")
-        case _:
-            pass
+def _check_digest(where: str, value: str) -> None:
+    if not _HEX.match(value) and not (value == "" and where.partition(".")[2] in _UNKNOWN):
+        raise DatabaseError(
+            "{0} is {1!r:.80}, expected a digest: 64 hexadecimal digits", where, value
+        )
+
+
+def _check_int(where: str, value: int) -> None:
+    if not -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
+        # Python refuses to print integers of thousands of digits.
+        shown = str(value) if value.bit_length() < 256 else "an integer"
+        raise DatabaseError("{0} is {1}, beyond 64 bits", where, shown)
+    _check_count(where, value)
+
+
+def _check_float(where: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise DatabaseError("{0} is {1}, expected a finite number", where, value)
+    _check_count(where, value)
+
+
+def _check_elements(where: str, value: Sequence[object]) -> None:
+    _check_size(where, len(value), "elements")
+
+
+def _check_mapping(where: str, value: Mapping[str, Json]) -> None:
+    _check_text(where, canonical_json(value))
+
+
+@cache
+def _places(kind: str) -> list[tuple[str, str, bool]]:
+    """The fields of a kind, each with what errors call it, and whether it holds a digest."""
+    return [(name, f"{kind}.{name}", name in DIGESTS) for name in field_types(kind)]
 
 
 def _check_count(where: str, value: float) -> None:
@@ -241,6 +261,15 @@ def _check_size(where: str, size: int, unit: str, each: int = 1) -> None:
     limit = each * LIMITS.get(where, SHORT_TEXT)
     if size > limit:
         raise DatabaseError("{0} has {1} {2}, at most {3} are held", where, size, unit, limit)
+
+
+_CHECKS: dict[type, Callable[[str, Any], None]] = {
+    str: _check_text,
+    int: _check_int,
+    float: _check_float,
+    dict: _check_mapping,
+    tuple: _check_elements,
+}
 
 
 def _check_machine(record: Machine) -> None:

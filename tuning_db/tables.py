@@ -37,13 +37,13 @@ HEAD = "0010"
 
 
 class JsonText(TypeDecorator[Any]):
-    """A JSON value as canonical text, the same on every backend."""
+    """A JSON value as canonical text, the same on every backend; a text is such already."""
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = Text
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy passes it
-        return None if value is None else canonical_json(value)
+        return value if value is None or isinstance(value, str) else canonical_json(value)
 
 
 def _enum(kind: type[StrEnum]) -> Enum:

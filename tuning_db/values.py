@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar, cast, get_args
 
 from ..base import checked_json
@@ -113,8 +114,31 @@ class Digested(Record):
     @cached_property
     def id(self) -> str:
         """SHA-256 hex digest of the content as canonical JSON."""
-        left_out = self.outside_id | {k for k in self.added_later if getattr(self, k) is None}
-        return digest({k: v for k, v in to_plain(self).items() if k not in left_out})
+        values = ((name, getattr(self, name)) for name in _in_id(type(self)))
+        later = self.added_later
+        content = ",".join(
+            f'"{name}":{self.text_of(name, value)}'
+            for name, value in values
+            if value is not None or name not in later
+        )
+        return hashlib.sha256(f"{{{content}}}".encode("ascii")).hexdigest()
+
+    def text_of(self, name: str, value: object) -> str:
+        """The value of a field as canonical JSON; of lists and mappings it is written once."""
+        if type(value) is str:
+            return encode_basestring_ascii(value)  # as an encoder does
+        if not isinstance(value, tuple | dict):
+            return canonical_json(_plain(value))
+        texts = self.__dict__.setdefault("_texts", {})
+        if name not in texts:
+            texts[name] = canonical_json(value)
+        return cast(str, texts[name])
+
+
+@cache
+def _in_id(kind: type[Digested]) -> list[str]:
+    """The fields that the id of a kind is of, in the order of canonical JSON."""
+    return sorted(f.name for f in dataclasses.fields(kind) if f.name not in kind.outside_id)
 
 
 @dataclass(frozen=True, repr=False)

@@ -35,16 +35,18 @@ from ..base.errors import DatabaseError
 from ..base.text import short_id
 from .codec import check
 from .read import location
-from .tables import CHECKED, TABLES, measurement, target, verification
+from .tables import CHECKED, TABLES, JsonText, measurement, target, verification
 from .values import (
     KINDS,
     AnyRecord,
+    Digested,
     Measurement,
     Pin,
     ScheduleRecord,
     Session,
     Verification,
     Workload,
+    field_types,
 )
 
 BATCH = 500
@@ -124,8 +126,26 @@ _COUNTED = {"preserve_rowcount": True}
 
 def _row(record: AnyRecord) -> dict[str, Any]:
     """The values of `_bind`'s parameters."""
-    names = [column.name for column in TABLES[record.kind].columns]
-    return {f"v_{name}": getattr(record, name) for name in names if hasattr(record, name)}
+    row = {bound: getattr(record, name) for bound, name in _bound(record.kind)}
+    for bound, name in _texts(record.kind):
+        if isinstance(record, Digested) and row[bound] is not None:
+            row[bound] = record.text_of(name, row[bound])
+    return row
+
+
+@cache
+def _bound(kind: str) -> list[tuple[str, str]]:
+    """The columns of a kind that records have, each behind the parameter that it is bound to."""
+    names = (column.name for column in TABLES[kind].columns)
+    has = {*field_types(kind), *dir(KINDS[kind])}
+    return [(f"v_{name}", name) for name in names if name in has]
+
+
+@cache
+def _texts(kind: str) -> list[tuple[str, str]]:
+    """As `_bound`, those that are stored as JSON texts."""
+    columns = TABLES[kind].c
+    return [(b, name) for b, name in _bound(kind) if isinstance(columns[name].type, JsonText)]
 
 
 def _bind(table: Table, name: str) -> BindParameter[Any]:
