@@ -425,5 +425,5 @@ def explain(  # noqa: PLR0913, PLR0917 - each option of a lookup has a name
         print_text(str(told))
 
 
-for _command in (upkeep.stats, upkeep.refresh, upkeep.pin, upkeep.prune, upkeep.diff):
+for _command in (upkeep.stats, upkeep.refresh, upkeep.roles, upkeep.pin, upkeep.prune, upkeep.diff):
     app.command()(_command)

@@ -13,6 +13,7 @@ import typer
 from ..base.durations import format_seconds
 from ..base.errors import DatabaseError
 from ..base.text import masked_url, short_id
+from ..tuning_db.arguments import READER, TUNER
 from .graph_options import Constants, Shapes
 from .options import (
     AsJson,
@@ -146,6 +147,28 @@ def refresh(
         print_table(columns, rows, f"there is nothing to verify again in {masked_url(db)}")
     if any(one.result is not None and one.result.interrupted for one in done):
         raise typer.Exit(130)
+
+
+def roles(
+    db: Database = "tuning.db",
+    reader: Annotated[str, typer.Option(help="The role that looks up.")] = READER,
+    tuner: Annotated[str, typer.Option(help="The role that also adds records.")] = TUNER,
+    apply: Annotated[bool, typer.Option("--apply", help="Run it, as the owner.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the SQL that lets roles of a server read or tune; --apply runs it.
+
+    Readers look up, tuners add records. To delete records and to migrate is the owner's.
+    """
+    with open_database(db, write=apply) as opened:
+        statements = opened.roles(reader, tuner, apply=apply)
+    if as_json:
+        print_json(statements)
+        return
+    for statement in statements:
+        typer.echo(f"{statement};")
+    if apply:
+        typer.echo(f"applied; a user is let in by: GRANT {tuner} TO user", err=True)
 
 
 def prune(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from .store import DatabaseOrPath, TuningDatabase
 
+READER, TUNER = "tilewright_reader", "tilewright_tuner"
+"""The names of the roles of a server, see `tuning_db/roles.py`."""
+
 
 def is_address(value: object) -> TypeGuard[str | os.PathLike[str] | URL]:
     """Whether a value is of a kind that a path or URL has."""

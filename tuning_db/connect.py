@@ -42,6 +42,7 @@ from ..base.text import excerpt, masked_url
 from .codec import LONGEST_ROW
 from .failures import sensible, translated
 from .read import LOCATION
+from .tables import HEAD, VERSION_TABLE
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ _LIBPQ: dict[str, Any] = {
 }
 """Options of connections to PostgreSQL, where the URL does not give others."""
 _LOCK = 0x54574442  # the advisory lock that PostgreSQL's writers take
+_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"
 _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
@@ -126,10 +128,14 @@ class Opened:
             yield connection.execution_options(**_READING[connection.dialect.name])
 
     @contextmanager
-    def writing(self, timeout: float = inf, *, into_file: bool = False) -> Iterator[Connection]:
+    def writing(
+        self, timeout: float = inf, *, into_file: bool = False, migrating: bool = False
+    ) -> Iterator[Connection]:
         """A connection in a transaction that is durable when the block ends, or never happened.
 
         It waits for another writer for at most `timeout` seconds, and never longer than all do.
+        Unless it is `migrating`, the schema has to be that of this version: another process may
+        have migrated the database since it was opened.
         With `into_file` the file alone holds everything afterwards: for the last write of a piece
         of work, after which people copy the file.
         """
@@ -149,9 +155,23 @@ class Opened:
                 if connection.dialect.name == "postgresql":
                     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait:.3f}s'")
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                if not migrating:
+                    self._require_revision(connection)
                 yield connection
         if into_file:
             checkpoint(self)
+
+    def _require_revision(self, connection: Connection) -> None:
+        revision = connection.exec_driver_sql(_REVISION).scalar()
+        if revision != HEAD:
+            raise DatabaseError(
+                "database {0} is of schema revision {1} now, and this version writes {2}",
+                self.location,
+                revision,
+                HEAD,
+                hint="another version of Tilewright migrated it while it was open: use that",
+                revision=revision,
+            )
 
     def _require_process(self) -> None:
         if os.getpid() != self.process:

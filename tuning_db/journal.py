@@ -108,8 +108,10 @@ class _Journal(Opened):
     send: Callable[[], None] = lambda: None
 
     @contextmanager
-    def writing(self, timeout: float = inf, *, into_file: bool = False) -> Iterator[Connection]:
-        with super().writing(timeout, into_file=into_file) as connection:
+    def writing(
+        self, timeout: float = inf, *, into_file: bool = False, migrating: bool = False
+    ) -> Iterator[Connection]:
+        with super().writing(timeout, into_file=into_file, migrating=migrating) as connection:
             yield connection
         self.send()
 

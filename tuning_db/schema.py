@@ -73,7 +73,7 @@ def prepare(opened: Opened, create: bool) -> None:
     if revision is not None:
         _require_older(opened, revision)
     use_wal(opened)
-    with opened.writing() as connection:
+    with opened.writing(migrating=True) as connection:
         revision = _revision(connection)
         if revision is not None:
             _check_constraints(connection, revision)

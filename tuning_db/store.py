@@ -20,6 +20,7 @@ from ..base.display import html
 from ..base.errors import DatabaseError, system_errors
 from ..base.process import InProcess
 from . import json_lines, lookup, pins, removal, sessions
+from .arguments import READER, TUNER
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, open_engine
@@ -28,6 +29,7 @@ from .pins import Pinned, require_verified
 from .queries import Queries, leaving_out
 from .read import Damage, Layers, every
 from .removal import Removal
+from .roles import grants
 from .schema import prepare
 from .sync import Synced, copy
 from .values import (
@@ -336,6 +338,22 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
             return json_lines.import_lines(connection, file, inexact)
 
     # Upkeep
+
+    def roles(self, reader: str = READER, tuner: str = TUNER, *, apply: bool = False) -> list[str]:
+        """The SQL that makes roles of a server for readers and tuners, and gives them their rights.
+
+        Readers look up, tuners also add records; to delete and to migrate is the owner's. With
+        `apply` it is run, in one transaction; doing it again changes nothing. Users become members
+        by `GRANT tilewright_tuner TO alice`.
+
+        Raises `DatabaseError` for a file, and where this user may not.
+        """
+        own = self._layers[0]
+        with own.writing() if apply else own.reading() as connection:
+            statements = grants(connection, reader, tuner)
+            for statement in statements if apply else ():
+                connection.exec_driver_sql(statement)
+        return statements
 
     def prune(self, *, dry_run: bool = False) -> Removal:
         """Delete what no lookup needs, in one transaction; with `dry_run`, say what that is.

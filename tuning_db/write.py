@@ -186,6 +186,10 @@ CHANGING = {Session.kind: "heartbeat", Workload.kind: "family", ScheduleRecord.k
 """The field that tells states of one record apart, of the kinds whose later state replaces one."""
 
 
+UPDATED = {kind: names for kind, (names, _) in _CHANGES.items()}
+"""The fields of kinds that may change."""
+
+
 def _is_verified() -> ColumnElement[bool]:
     """Whether at least one check of the bound keys passed and none failed."""
     same = [verification.c[name] == _bind(verification, name) for name in CHECKED]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -36,10 +38,10 @@ def postgres_url() -> Iterator[str]:
     if given:
         yield given
         return
-    binaries = _binaries()
-    if binaries is None:
+    found = binaries()
+    if found is None:
         pytest.skip("no PostgreSQL: set TILEWRIGHT_TEST_POSTGRES to a URL, or install a server")
-    with _server(binaries) as url:
+    with server(found) as url:
         yield url
 
 
@@ -104,7 +106,7 @@ def db(place: str, clock: Clock, filled_file: Path) -> Iterator[TuningDatabase]:
         yield opened
 
 
-def _binaries() -> Path | None:
+def binaries() -> Path | None:
     """The folder of the server's programs."""
     found = shutil.which("initdb")
     if found is not None:
@@ -114,7 +116,8 @@ def _binaries() -> Path | None:
 
 
 @contextmanager
-def _server(binaries: Path) -> Iterator[str]:
+def server(programs: Path, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
+    """Run a server; return its URL. With a key and a certificate, it is reached by TLS alone."""
     # The server refuses to run as root.
     user = "nobody" if os.geteuid() == 0 else None
     home = Path(tempfile.mkdtemp(prefix="tilewright-postgres-"))
@@ -122,30 +125,49 @@ def _server(binaries: Path) -> Iterator[str]:
         shutil.chown(home, user)
     data = home / "data"
     subprocess.run(
-        [binaries / "initdb", "-D", data, "-U", "tilewright", "-A", "trust", "-E", "UTF8", "-N"],
+        [programs / "initdb", "-D", data, "-U", "tilewright", "-A", "trust", "-E", "UTF8", "-N"],
         check=True,
         user=user,
         cwd=home,
         stdout=subprocess.DEVNULL,
     )
     settings = ["listen_addresses=", "fsync=off", "synchronous_commit=off", "logging_collector=off"]
+    host = str(home)
+    if tls is not None:
+        for path in tls:
+            shutil.copy(path, home)
+            (home / path.name).chmod(0o600)
+            if user is not None:
+                shutil.chown(home / path.name, user)
+        (data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
+        port = free_port()
+        settings[0] = "listen_addresses=127.0.0.1"
+        settings += [f"port={port}", "ssl=on"]
+        settings += [f"ssl_key_file={home / tls[0].name}", f"ssl_cert_file={home / tls[1].name}"]
+        host = f"localhost&port={port}&hostaddr=127.0.0.1&sslmode=require"
     options = [word for setting in settings for word in ("-c", setting)]
     with (home / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [binaries / "postgres", "-D", data, "-k", home, *options],
+        running = subprocess.Popen(
+            [programs / "postgres", "-D", data, "-k", home, *options],
             user=user,
             cwd=home,
             stdout=log,
             stderr=log,
         )
     try:
-        url = f"postgresql+psycopg://tilewright@/postgres?host={home}"
-        _wait(url, server)
+        url = f"postgresql+psycopg://tilewright@/postgres?host={host}"
+        _wait(url, running)
         yield url
     finally:
-        server.terminate()
-        server.wait()
+        running.send_signal(signal.SIGINT)  # it waits for no client
+        running.wait()
         shutil.rmtree(home)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait(url: str, server: subprocess.Popen[bytes]) -> None:

@@ -70,7 +70,7 @@ def test_migrations_make_what_the_tables_say_and_what_a_new_database_is_made_of(
     new_place: Place,
 ) -> None:
     opened = open_engine(new_place(), create=True, read_only=False)
-    with opened.writing() as connection:
+    with opened.writing(migrating=True) as connection:
         schema._upgrade(connection, HEAD)
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
@@ -96,7 +96,7 @@ def test_indices_are_made_in_the_order_in_which_migrations_make_them(tmp_path: P
         return found
 
     opened = open_engine(tmp_path / "old.db", create=True, read_only=False)
-    with opened.writing() as connection:
+    with opened.writing(migrating=True) as connection:
         schema._upgrade(connection, HEAD)
     opened.release()
     TuningDatabase(tmp_path / "new.db").close()
