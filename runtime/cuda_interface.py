@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..base import dtypes
 from ..base.checked_json import show
 from ..base.errors import ArgumentError
-from .dlpack import CODES, CUDA, TENSOR, class_name, no_export
+from .dlpack import CODES, CUDA, TENSOR, class_name, is_negative_view, no_export
 from .memory import View
 from .signature import MAX_DIMENSIONS
 
@@ -211,7 +211,7 @@ def matcher(
     def match(exchange: Exchange, value: Any) -> int | None:
         description = _Description()
         try:
-            if exchange.describe(value, description):
+            if exchange.describe(value, description) or is_negative_view(value):
                 return None
         except Exception:  # noqa: BLE001  the library's own code; `view` says what it raises
             return None

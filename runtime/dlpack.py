@@ -105,7 +105,7 @@ def matcher(
 
     def match(value: Any) -> tuple[int, object] | None:
         try:
-            if value.__dlpack_device__()[0] != device:
+            if value.__dlpack_device__()[0] != device or is_negative_view(value):
                 return None
             capsule = value.__dlpack__(max_version=version)
             address = _get_pointer(capsule, b"dltensor_versioned")
@@ -122,6 +122,13 @@ def matcher(
         return (pointer, capsule) if found[5] and pointer <= highest else None
 
     return match
+
+
+def is_negative_view(value: Any) -> bool:
+    """Whether an array of torch is the negative of what it exports: `z.conj().imag` is, and its
+    export does not say so."""
+    is_neg = getattr(value, "is_neg", None)
+    return is_neg is not None and bool(is_neg())
 
 
 def device_name(device: tuple[int, int]) -> str:
@@ -166,6 +173,7 @@ def view(
             hint=f"pass {make}({name}), or anything with __dlpack__",
         )
     _check_device(_device(value, name), name, place)
+    _check_computed(value, name)
     capsule = _export(value, name, {} if stream is None else {"stream": stream})
     try:
         address = _get_pointer(capsule, b"dltensor_versioned")
@@ -178,6 +186,19 @@ def view(
         )
     found = _view(address + VERSION.size, bool(flags & _READ_ONLY), capsule, name, place)
     return found._replace(copied=bool(flags & _COPIED))
+
+
+def _check_computed(value: Any, name: str) -> None:
+    """Raise `ArgumentError` for an array whose memory does not have its numbers."""
+    try:
+        negative = is_negative_view(value)
+    except Exception as error:
+        raise no_export(value, name, error) from error
+    if negative:
+        raise ArgumentError(
+            "argument {0}: expected an array, found the negative of one, not computed yet", name,
+            hint=f"pass {name}.resolve_neg()",
+        )  # fmt: skip
 
 
 def _device(value: Any, name: str) -> tuple[int, int]:

@@ -337,3 +337,25 @@ def test_capsules_of_other_names_are_refused(probe: Make, name: bytes) -> None:
     with pytest.raises(ArgumentError):
         p.mod(raw)
     assert p.calls == []
+
+
+class Negative(Versioned):
+    """An array of torch that is the negative of what it exports."""
+
+    def __init__(self, array: Any, answer: Any = True) -> None:
+        super().__init__(array)
+        self.answer = answer
+
+    def is_neg(self) -> bool:
+        return bool(self.answer)
+
+
+@pytest.mark.parametrize("answer", [True, np.ones(2)])  # the truth of an array raises
+def test_memory_that_has_the_negative_is_refused(probe: Make, answer: Any) -> None:
+    array = np.zeros((3, 4), "f4")
+    assert match(Negative(array, False)) is not None
+    assert match(Negative(array, answer)) is None
+    p = probe(A)
+    with refused(ArgumentError, "a"):
+        p.mod(Negative(array, answer))
+    assert p.calls == []
