@@ -14,6 +14,8 @@ import pytest
 import tilewright as tw
 from tilewright.base.errors import ArgumentError, ModelError, TilewrightError, UnsupportedError
 
+from ..refusals import refused
+
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
@@ -490,3 +492,17 @@ def test_calls_are_of_what_was_built(argument: Any) -> None:
         compiled(x=argument)
     with pytest.raises(TilewrightError):
         compiled.into(np.zeros(2, np.float32), out=argument)
+
+
+def test_two_names_of_one_size() -> None:
+    """They may be different numbers only where an operator lets them, and at no call."""
+    add = helper.make_node("Add", ["x", "z"], ["y"], name="the sum")
+    inputs = [info("x", ["N", 3]), info("z", ["M", 3])]
+    graph = helper.make_graph([add], "sizes", inputs, [info("y", ["N", 3])])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with refused(ModelError, "the sum"):
+        imported(proto, shapes={"N": 4, "M": 5})
+    assert imported(proto, shapes={"N": 4, "M": 1}).outputs["y"].shape == (4, 3)
+    compiled = tw.build(imported(proto, shapes={"N": 4, "M": 4}), TARGET)
+    with pytest.raises(ArgumentError):
+        compiled(np.zeros((4, 3), np.float32), np.zeros((5, 3), np.float32))

@@ -40,7 +40,7 @@ TAKEN: dict[str, Callable[[], Any]] = {
     "overlapping": lambda: torch.as_strided(X, (2, 3), (1, 1)),
     "channels last": lambda: X.reshape(1, 2, 3, 1).to(memory_format=torch.channels_last)[0, ..., 0],
     "part": lambda: Z.imag,
-    "negative": lambda: Z.conj().imag.resolve_neg(),
+    "negative": Z.conj().imag.resolve_neg,
 }
 REFUSED: dict[str, Callable[[], Any]] = {
     "meta": partial(X.to, "meta"),
