@@ -4,8 +4,8 @@ A group has at most one anchor, a node that is more than pointwise. What it comp
 read inside: the pointwise nodes between its result and the first node that all of its readers lead
 to (the post-dominator) join it, also where they read other values from memory. A node in front of
 an anchor joins if only the group reads it and it is cheap to compute at each place that is read.
-A node that is a program or a loop is a group of its own. A view is no node of a group: it is another name
-for memory.
+A node that is a program or a loop is a group of its own. A view is no node of a group: it is
+another name for memory.
 """
 
 from __future__ import annotations

@@ -63,6 +63,21 @@ class Translation:
                 name or "without a name", operator, error,
             ) from error  # fmt: skip
 
+    @contextmanager
+    def apart(self, builder: Builder) -> Iterator[None]:
+        """Nodes are added to another builder within, and neither noted nor refused by name.
+
+        Raises `UntranslatedError` at the end if one is not supported.
+        """
+        before = self.builder, self.sources, self.refused
+        self.builder, self.sources, self.refused = builder, [], {}
+        try:
+            yield
+            if self.refused:
+                raise UntranslatedError
+        finally:
+            self.builder, self.sources, self.refused = before
+
     def source(
         self, name: str, operator: str, operands: Iterable[object], results: Sequence[Value]
     ) -> None:

@@ -314,6 +314,7 @@ class _Importer(Translation):
                 {name: _attribute(a) for name, a in node.attributes.items()},
                 tuple(output in read for output in node.outputs),
                 partial(self._body, node, scope),
+                self.apart,
             )
             made = translate(self.builder, seen)
             results = (made,) if isinstance(made, Value | Items) else tuple(made)

@@ -11,6 +11,7 @@ A function serves from the version `since` on, until one with a later version ta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -50,6 +51,8 @@ class OnnxNode:
     outputs: tuple[bool, ...]
     body: Callable[..., Any] | None = None
     """Translates a graph among the attributes, given its name and the values of its inputs."""
+    apart: Callable[[Builder], AbstractContextManager[None]] | None = None
+    """Within, nodes are added to that builder; see `Translation.apart`."""
 
     def __getitem__(self, place: int) -> Value:
         """A required input, a tensor. Raises `ModelError` if it is not given."""

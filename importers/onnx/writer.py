@@ -250,7 +250,7 @@ def to_onnx(graph: Graph) -> Any:
     described: list[Any] = []
     for node in graph.nodes:
         try:
-            made = _written(writer, node, wanted)
+            made = write_node(writer, node, wanted)
         except Unsupported as problem:
             problems.append((node.operator, problem.reason.name, problem.detail))
             made = [writer.fresh(node.operator) for _ in node.outputs]
@@ -311,7 +311,7 @@ def _wanted(graph: Graph, names: dict[Value, str]) -> dict[Value, str]:
     return found
 
 
-def _written(writer: Writer, node: Node, wanted: dict[Value, str]) -> Sequence[str]:
+def write_node(writer: Writer, node: Node, wanted: dict[Value, str]) -> Sequence[str]:
     """The names of a node's outputs; those that are wanted are given to what computes them."""
     from onnx import helper
 

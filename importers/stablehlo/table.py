@@ -11,6 +11,7 @@ A function takes the builder and the operation, whose operands are values of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -63,6 +64,8 @@ class Bodies(Protocol):
     def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
 
     def function(self, name: str, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
+
+    def apart(self, builder: Builder) -> AbstractContextManager[None]: ...
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tilewright.graph import TensorType
+from tilewright.graph import Builder, TensorType
 from tilewright.graph.ir import Value
 from tilewright.graph.operator import find
 from tilewright.graph.operators.cells import ACTIVATIONS, GATES, tile_width
@@ -478,6 +478,25 @@ def resample(p: Pool) -> Call:
 
 
 # Scans.
+
+
+@case("loop")
+def loop(p: Pool) -> Call:
+    """A state that is computed from it, a row and others, and what it was."""
+    (dtype, *_), count = p.style.floats, 1 + p.pick(4)
+    state = p.value((dtype,))
+    row = p.of(dtype, (count, *state.shape))
+    b = Builder("step")
+    values = [b.input(f"x{n}", v.type) for n, v in enumerate((state, state))]
+    if p.chance(2):
+        given, sliced = [state, row], 1
+    else:
+        given, sliced = [state, state], 0
+    total = b.add("add", *values)
+    ends = {"y": b.add("tanh", b.add("multiply", total, b.constant(0.5, dtype)))}
+    ends |= {"z": values[0]} if p.chance(2) else {"z": b.add("abs", total)}
+    body = str(b.graph(ends))
+    return Call(given, {"body": body, "count": count, "carried": 1, "sliced": sliced})
 
 
 @case("accumulate")

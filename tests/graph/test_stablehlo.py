@@ -22,6 +22,8 @@ from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph.builder import Builder
 from tilewright.graph.compose.random_bits import philox, threefry
 from tilewright.graph.ir import Graph
+from tilewright.graph.loops import nodes_of
+from tilewright.importers import rolling
 
 from .jax_cases import cases
 from .jax_functions import tried_at_random, verdict
@@ -143,11 +145,55 @@ def test_open_dims_are_refused() -> None:
     assert ("input", "DATA_DEPENDENT") in [reason[:2] for reason in reasons(program)]
 
 
+def _carry(state: Any, x: Any) -> Any:
+    after = jnp.tanh(state * 0.5 + x)
+    return after, (after * 2, x.sum())
+
+
+ROWS = 20
+_written = jax.lax.dynamic_update_index_in_dim
+LOOPS = {
+    "scan": lambda h, x: jax.lax.scan(_carry, h, x),
+    "scan_reversed": lambda h, x: jax.lax.scan(_carry, h, x, reverse=True),
+    "counter": lambda h, _: jax.lax.fori_loop(3, ROWS, lambda k, v: v * 0.5 + k, h),
+    "rows_read": lambda h, x: jax.lax.fori_loop(0, ROWS, lambda k, v: v + x[ROWS - 1 - k], h),
+    "columns_read": lambda h, x: jax.lax.fori_loop(0, ROWS, lambda k, v: v + x.T[:, k], h),
+    "columns_written": lambda h, x: jax.lax.fori_loop(
+        0, ROWS, lambda k, v: _written(v, h * k, ROWS - 1 - k, 1), x.T
+    ),
+    "rows_written_and_read": lambda h, x: jax.lax.fori_loop(
+        0, ROWS, lambda k, v: _written(v, v[0] * 0.5 + h, k, 0), x
+    ),
+    "rows_written_in_part": lambda h, x: jax.lax.fori_loop(
+        0, ROWS - 1, lambda k, v: _written(v, h * k, k, 0), x
+    ),
+    "swapped": lambda h, x: jax.lax.fori_loop(0, ROWS, lambda _, v: (v[1], v[0] + 1), (h, x[0])),
+    "nested": lambda h, x: jax.lax.scan(
+        lambda v, r: (jax.lax.fori_loop(0, 9, lambda k, u: u * 0.5 + k * r, v), r), h, x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_of_many_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are loops of the graph, and what all steps read or write row by row is not copied."""
+    monkeypatch.setattr(rolling, "WRITTEN_NODES", 8)
+    graph = check(LOOPS[name], array(4), array(ROWS, 4))
+    assert [node.operator for node in graph.nodes].count("loop") == 1
+    copied = any(node.operator == "scatter_nd" for node in nodes_of(graph))
+    assert copied == (name in ("rows_written_and_read", "rows_written_in_part"))
+
+
+def test_a_loop_of_a_thousand_steps_is_a_node() -> None:
+    graph = check(lambda x: jax.lax.fori_loop(0, 5000, lambda k, v: v * 0.5 + k, x), array(3))
+    assert [node.operator for node in graph.nodes] == ["loop"]
+
+
 def test_loops_that_data_decide_or_that_are_long_are_refused() -> None:
     def until(last: int) -> Any:
         return lambda x: jax.lax.fori_loop(0, last, lambda _, v: v * 0.5, x)
 
-    assert [r[:2] for r in reasons(exported(until(5000), array(2)))] == [("while", "OPERATOR")]
+    assert [r[:2] for r in reasons(exported(until(1 << 20), array(2)))] == [("while", "OPERATOR")]
     double = exported(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: 2 * v, x), 1.0)
     assert [r[:2] for r in reasons(double)] == [("while", "DATA_DEPENDENT")]
 

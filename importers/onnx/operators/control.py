@@ -1,4 +1,6 @@
-"""What is known as a model is read: shapes, branches and loops, which are written out, sequences.
+"""What is known as a model is read: shapes, branches, how often loops run, sequences.
+
+Loops of few nodes are written out; others become loops of the graph, if they have no sequences.
 
 A sequence is the tuple of its values. Exporters write them for lists that loops fill, and for
 splits into parts of one size.
@@ -14,6 +16,8 @@ from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.compose.basics import cast_to, in_rank, parts, room, row, stacked
 from ....graph.ir import Constant, Value
+from ...rolling import StepBuilder, Traced, moved, rolled
+from ...translation import UntranslatedError
 from ...unsupported import Reason, Unsupported
 from ..table import Items, OnnxNode, Operand, onnx_op
 from .pointwise import dtype_of
@@ -87,6 +91,9 @@ def loop(b: Builder, node: OnnxNode) -> Sequence[Operand]:
     count = None if node.get(0) is None else int(node.number(0))
     going = node.get(1) is None or bool(node.number(1))
     state = [node.any(n) for n in range(2, len(node.inputs))]
+    found = _rolled_loop(b, node, state, count) if going else None
+    if found is not None:
+        return found
     results: list[list[Value]] = [[] for _ in node.outputs[len(state) :]]
     step = 0
     while going and (count is None or step < count):
@@ -104,6 +111,40 @@ def loop(b: Builder, node: OnnxNode) -> Sequence[Operand]:
     return [*state, *(_stacked(b, rows, 0) for rows in results)]
 
 
+def _rolled_loop(
+    b: Builder, node: OnnxNode, state: Sequence[Operand], count: int | None
+) -> list[Value] | None:
+    """What it returns if it is a loop of the graph; the number of the step is its first state."""
+
+    def traced(step: StepBuilder, states: Sequence[Value]) -> Traced | None:
+        number, *own = states
+        made = _traced(step, node, [number, step.constant(True), *own])
+        if made is None:
+            return None
+        going, *values = made
+        always = isinstance(going, Constant) and bool(going.data.item())
+        after = step.add("add", number, step.constant(1, "int64"))
+        return None if always else going, [after, *values]
+
+    tensors = [value for value in state if not isinstance(value, Items)]
+    if len(tensors) < len(state):
+        return None
+    found = rolled(b, traced, [b.constant(0, "int64"), *tensors], count, until=True)
+    return None if found is None else found[1:]
+
+
+def _traced(step: StepBuilder, node: OnnxNode, given: Sequence[Value]) -> list[Value] | None:
+    """What the body of a node computes, unless that is not supported or has sequences."""
+    assert node.body is not None
+    assert node.apart is not None
+    try:
+        with node.apart(step):
+            made = node.body("body", given)
+    except (UntranslatedError, Unsupported, ModelError):  # told where it is written out
+        return None
+    return None if any(isinstance(value, Items) for value in made) else list(made)
+
+
 @onnx_op("Scan", since=9)
 def scan(b: Builder, node: OnnxNode) -> Sequence[Value]:
     count = node.attribute("num_scan_inputs")
@@ -115,6 +156,13 @@ def scan(b: Builder, node: OnnxNode) -> Sequence[Value]:
     backwards = node.attribute("scan_input_directions") or (0,) * count
     ahead = node.attribute("scan_output_directions") or (0,) * results
     places = node.attribute("scan_output_axes") or (0,) * results
+    found = _rolled_scan(b, node, state, rows, axes, backwards)
+    if found is not None:
+        ends = [
+            _turned(b, value, axis, back=bool(front))
+            for value, axis, front in zip(found[states:], places, ahead, strict=True)
+        ]
+        return [*found[:states], *ends]
     state, made = _scanned(b, node, state, rows, axes, backwards)
     turned = [
         list(reversed(values)) if front else values
@@ -138,6 +186,41 @@ def scan_of_batch(b: Builder, node: OnnxNode) -> Sequence[Value]:
         state, made = _scanned(b, node, own[:states], own[states:], (0,) * count, backwards)
         found.append([*state, *(_stacked(b, values, 0) for values in made)])
     return [_stacked(b, list(values), 0) for values in zip(*found, strict=True)]
+
+
+def _rolled_scan(
+    b: Builder,
+    node: OnnxNode,
+    state: Sequence[Value],
+    rows: Sequence[Value],
+    axes: Sequence[int],
+    backwards: Sequence[int],
+) -> list[Value] | None:
+    """The last states and what the steps compute, stacked, if it is a loop of the graph."""
+    axes = [in_rank(axis, value.type.rank) for value, axis in zip(rows, axes, strict=True)]
+    steps = {value.shape[axis] for value, axis in zip(rows, axes, strict=True)}
+    if len(steps) != 1 or 0 in steps:
+        return None
+    own = [
+        _reversed(b, moved(b, value, axis, 0)) if back else moved(b, value, axis, 0)
+        for value, axis, back in zip(rows, axes, backwards, strict=True)
+    ]
+
+    def traced(step: StepBuilder, states: Sequence[Value]) -> Traced | None:
+        made = _traced(step, node, [*states, *map(step.sliced, own)])
+        return None if made is None else (None, made)
+
+    return rolled(b, traced, state, *steps)
+
+
+def _reversed(b: Builder, rows: Value) -> Value:
+    return b.add("take", rows, b.constant(np.arange(rows.shape[0])[::-1], "int64"), axis=0)
+
+
+def _turned(b: Builder, rows: Value, axis: int, *, back: bool) -> Value:
+    """Rows in the order and along the axis that a Scan asks for."""
+    rows = _reversed(b, rows) if back else rows
+    return moved(b, rows, 0, in_rank(axis, rows.type.rank))
 
 
 def _scanned(

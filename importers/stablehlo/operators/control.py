@@ -1,9 +1,14 @@
-"""Functions, branches and loops, which are written out."""
+"""Functions and branches, which are written out, and loops."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.ir import Constant, Value
+from ...rolling import StepBuilder, Traced, rolled
+from ...translation import UntranslatedError
 from ...unsupported import Reason, Unsupported
 from ..table import TABLE, Op, hlo
 
@@ -28,8 +33,23 @@ def composite(b: Builder, op: Op) -> Value | list[Value]:
 
 
 @hlo("while")
-def loop(_b: Builder, op: Op) -> list[Value]:
-    """As often as known numbers say, such as those that `scan` and `fori_loop` count."""
+def loop(b: Builder, op: Op) -> list[Value]:
+    """As often as known numbers say, such as those that `scan` and `fori_loop` count.
+
+    One of many nodes becomes a loop of the graph, any other is written out.
+    """
+
+    def trace(step: StepBuilder, states: Sequence[Value]) -> Traced | None:
+        try:
+            with op.program.apart(step):
+                (going,) = op.body(states)
+                return going, op.body(states, 1)
+        except (UntranslatedError, Unsupported, ModelError):  # told where it is written out
+            return None
+
+    found = rolled(b, trace, op.operands, None)
+    if found is not None:
+        return found
     state = list(op.operands)
     for _ in range(_MOST + 1):
         (going,) = op.body(state)

@@ -16,6 +16,7 @@ import numpy as np
 from ....graph.builder import Builder
 from ....graph.compose.basics import cast_to, part, reshaped
 from ....graph.ir import Constant, Value
+from ...rolling import StepBuilder
 from ...unsupported import Reason, Unsupported
 from ..table import Op, hlo
 
@@ -237,6 +238,8 @@ def _written(
 def dynamic_slice(b: Builder, op: Op) -> Value:
     """A part of a size; its start is moved so that it is within the operand."""
     x, *starts = op.operands
+    if isinstance(b, StepBuilder) and (row := b.row(x, starts, op.type.shape)) is not None:
+        return row
     for d, (start, size) in enumerate(zip(starts, op.type.shape, strict=True)):
         last = x.shape[d] - size
         if not last:
@@ -259,6 +262,8 @@ def dynamic_update_slice(b: Builder, op: Op) -> Value:
     changed = [d for d in range(x.type.rank) if own.shape[d] < x.shape[d]]
     if not changed:
         return own
+    if isinstance(b, StepBuilder) and (after := b.update(x, own, given)) is not None:
+        return after
     starts = [cast_to(b, given[d], "int64") for d in changed]
     lasts = [x.shape[d] - own.shape[d] for d in changed]
     starts = [_clipped(b, start, 0, last) for start, last in zip(starts, lasts, strict=True)]
