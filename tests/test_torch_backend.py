@@ -117,6 +117,28 @@ def test_results_outlive_the_next_call() -> None:
     torch.testing.assert_close(first, kept)
 
 
+def test_results_share_memory_where_pytorch_has_views() -> None:
+    def function(x: Any) -> tuple[Any, ...]:
+        y = x + 1
+        return y[1:].t(), y, y.view(-1), x * 2
+
+    fast, x = compiled(function), torch.randn(3, 4)
+    found, expected = fast(x), function(x)
+    for results in (found, expected):
+        results[2].mul_(3)
+    for result, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(result, wanted)
+        assert result.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize("narrow_weights", [False, True])
+@pytest.mark.parametrize("norm", ["layer", "group"])
+def test_norms_of_narrow_floats(norm: str, narrow_weights: bool) -> None:
+    kind = torch.nn.LayerNorm(6) if norm == "layer" else torch.nn.GroupNorm(2, 6)
+    own = kind.to(torch.bfloat16 if narrow_weights else torch.float32)
+    check(own, torch.randn(4, 6, dtype=torch.bfloat16), tolerance=1e-2)
+
+
 def test_one_function_is_built_for_each_module() -> None:
     layers = [torch.nn.Linear(4, 4) for _ in range(2)]
 

@@ -19,7 +19,14 @@ import torch
 
 from ..base.errors import BuildError, TilewrightError, UnsupportedError
 from ..building.build import build
-from ..importers.torch.captured import Captured, Given, Known, Tensor, import_captured
+from ..importers.torch.captured import (
+    Captured,
+    Given,
+    Known,
+    Tensor,
+    View,
+    import_captured,
+)
 from ..runtime.model import Model
 from .options import Options
 from .report import CapturedGraph
@@ -97,7 +104,9 @@ class CompiledGraph:
         began = time.perf_counter()
         record = self._record
         try:
-            captured = import_captured(self._module, constants, record.function)
+            captured = import_captured(
+                self._module, constants, record.function, views=record.kind == "inference"
+            )
             run = _eager(self._module) if captured is None else self._program(captured)
             record.ran_on = "tilewright"
             record.programs += 1
@@ -230,12 +239,15 @@ class _Program:
 
 def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     tensors = iter(made)
-    found = []
-    for output in outputs:
+    found = [next(tensors) if isinstance(output, Tensor) else None for output in outputs]
+    for place, output in enumerate(outputs):
         if isinstance(output, Given):
-            found.append(given[output.argument])
-        else:
-            found.append(output.value if isinstance(output, Known) else next(tensors))
+            found[place] = given[output.argument]
+        elif isinstance(output, Known):
+            found[place] = output.value
+        elif isinstance(output, View):
+            whole = found[output.output]
+            found[place] = whole.as_strided(output.shape, output.strides, output.offset)
     return found
 
 

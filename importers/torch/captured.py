@@ -43,7 +43,17 @@ class Known:
     value: Any
 
 
-Output: TypeAlias = Tensor | Given | Known
+@dataclass(frozen=True)
+class View:
+    """An output in the memory of the output of that number, which has it all."""
+
+    output: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+Output: TypeAlias = Tensor | Given | Known | View
 
 
 @dataclass(frozen=True)
@@ -58,11 +68,13 @@ class Captured:
     outputs: tuple[Output, ...]
 
 
-def import_captured(module: Any, constants: Mapping[int, Any], name: str) -> Captured | None:
+def import_captured(
+    module: Any, constants: Mapping[int, Any], name: str, *, views: bool = False
+) -> Captured | None:
     """The graph of a `torch.fx.GraphModule` of ATen operators, whose shapes are static.
 
     `constants` are tensors for arguments, by their numbers: their memory is that of the graph's
-    constants. `None` for a module that computes no tensor. Raises `UnsupportedError` with all nodes
+    constants. With `views` outputs share memory where PyTorch says that they do. `None` for a module that computes no tensor. Raises `UnsupportedError` with all nodes
     that are not supported.
     """
     from . import operators  # noqa: F401  # registers all
@@ -78,7 +90,8 @@ def import_captured(module: Any, constants: Mapping[int, Any], name: str) -> Cap
     *body, end = module.graph.nodes
     for node in body:
         _as_aten(node)
-    outputs, values = _results(nodes, end.args[0], nodes.translate(), numbers)
+    shared = _views(end.args[0]) if views else {}
+    outputs, values = _results(nodes, end.args[0], nodes.translate(), numbers, shared)
     nodes.check()
     return Captured(nodes.graph(values), inputs, outputs) if values else None
 
@@ -120,6 +133,7 @@ def _results(
     returned: Sequence[Any],
     results: Sequence[Any],
     numbers: Mapping[Any, int],
+    shared: Mapping[int, View],
 ) -> tuple[tuple[Output, ...], dict[str, Value]]:
     outputs: list[Output] = []
     values: dict[str, Value] = {}
@@ -128,6 +142,8 @@ def _results(
             outputs.append(Known(node))
         elif node in numbers:
             outputs.append(Given(numbers[node]))
+        elif number in shared:
+            outputs.append(shared[number])
         elif isinstance(result, Value):
             form = _dense(_form(node.meta["val"]))
             values[f"output_{number}"] = _transposed(nodes.builder, result, _order(form))
@@ -135,6 +151,34 @@ def _results(
         elif not nodes.refused:  # else its operands are what is not supported
             raise ModelError("output {0} is no tensor, found {1!r:.80}", number, result)
     return tuple(outputs), values
+
+
+def _views(returned: Sequence[Any]) -> dict[int, View]:
+    """The outputs that share the memory of another one, which has all of it, by their numbers.
+
+    Whoever writes one of them afterwards has written the others.
+    """
+    by_memory: dict[int, list[int]] = {}
+    for number, node in enumerate(returned):
+        if is_node(node) and node.op != "placeholder" and hasattr(node.meta["val"], "dtype"):
+            held = node.meta["val"].untyped_storage()
+            by_memory.setdefault(held._cdata, []).append(number)
+    found: dict[int, View] = {}
+    for numbers in by_memory.values():
+        tensors = {n: returned[n].meta["val"] for n in numbers}
+        whole = next((n for n in numbers if _is_whole(tensors[n])), None)
+        for number, tensor in tensors.items():
+            if whole not in (None, number) and tensor.dtype == tensors[whole].dtype:
+                form = map(int, tensor.shape), map(int, tensor.stride())
+                found[number] = View(whole, *map(tuple, form), int(tensor.storage_offset()))
+    return found
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a tensor has all elements of its memory, once and from the first on."""
+    form = Tensor(tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride())), tensor.dtype)
+    bytes = math.prod(form.shape) * tensor.element_size()
+    return _dense(form) == form and bytes == tensor.untyped_storage().nbytes()
 
 
 def _transposed(b: Builder, value: Value, axes: Sequence[int]) -> Value:

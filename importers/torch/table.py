@@ -78,15 +78,21 @@ def common(*operands: Operand) -> str:
 
 
 def arithmetic(operator: str, b: Builder, out: TensorType, *operands: Operand) -> Value:
-    """An operator of elements that are all of the dtype of the result.
+    """An operator of elements that are all of the dtype of the result."""
+    dtype = product_dtype(out, *operands) if operator in ("multiply", "divide") else out.dtype
+    return narrowed(b, b.add(operator, *(as_value(b, x, dtype) for x in operands)), out)
 
-    Numbers that a narrow float does not hold are not rounded first: it is computed in float32.
-    """
-    numbers = [x for x in operands if not isinstance(x, Value)]
-    dtype = out.dtype
-    if dtypes.is_float(dtype) and any(b.constant(n, dtype).data != n for n in numbers):
-        dtype = "float64" if dtype == "float64" else "float32"
-    return cast_to(b, b.add(operator, *(as_value(b, x, dtype) for x in operands)), out.dtype)
+
+def product_dtype(out: TensorType, *operands: Operand) -> str:
+    """What a product or quotient is computed in: numbers beside narrow floats are not rounded."""
+    narrow = dtypes.is_float(out.dtype) and dtypes.nbytes(out.dtype) < 4
+    numbers = not all(isinstance(x, Value) for x in operands)
+    return "float32" if narrow and numbers else out.dtype
+
+
+def narrowed(b: Builder, x: Value, out: TensorType) -> Value:
+    """`x`, which may have been computed in a wider dtype than a result."""
+    return x if x.dtype == out.dtype else b.add("rounded", x, dtype=out.dtype)
 
 
 def in_wide(b: Builder, x: Value, out: TensorType, compute: Callable[[Value], Value]) -> Value:

@@ -113,6 +113,20 @@ def test_weights_are_not_copied() -> None:
         tw.build(graph, "cpu -threads=1")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x * 0.1, lambda x: x / 0.31, lambda x: x * 1e5, lambda x: x // 0.31],
+    ids=["factor", "divisor", "large", "floor"],
+)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_that_narrow_floats_do_not_hold(function: Any, dtype: Any) -> None:
+    x = torch.linspace(-8, 9, 64).to(dtype)
+    graph = exported(function, x)
+    (given,) = graph.inputs.values()
+    (found,) = graph.reference(x.float().numpy().astype(tw.base.dtypes.to_numpy(given.dtype)))
+    np.testing.assert_array_equal(found.astype(np.float32), function(x).float().numpy())
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes_of_weights(dtype: str) -> None:
     linear = torch.nn.Linear(4, 3).to(getattr(torch, dtype))

@@ -37,7 +37,7 @@ def layer_norm_with_statistics(
 ) -> Sequence[Value]:
     axes = range(x.type.rank - len(shape), x.type.rank)
     value = _plain(b, "layer_norm", out, x, shape, weight, bias, eps)
-    return value, *rows.mean_and_inverse(b, x, axes, eps)
+    return value, *(cast_to(b, v, x.dtype) for v in rows.mean_and_inverse(b, x, axes, eps))
 
 
 @aten("native_group_norm")

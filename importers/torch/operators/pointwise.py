@@ -13,7 +13,18 @@ from ....graph.compose import pointwise
 from ....graph.compose.basics import cast_to, times
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..table import Number, Operand, arithmetic, as_value, aten, common, in_wide, ranged
+from ..table import (
+    Number,
+    Operand,
+    arithmetic,
+    as_value,
+    aten,
+    common,
+    in_wide,
+    narrowed,
+    product_dtype,
+    ranged,
+)
 
 _SAME = {
     "abs": "abs",
@@ -140,17 +151,19 @@ def divide_and_round(
     if rounding_mode == "trunc":
         quotient = arithmetic("divide", b, out, x, y)
         return quotient if whole else _truncated(b, quotient)
-    x, y = (as_value(b, v, out.dtype) for v in (x, y))
+    dtype = product_dtype(out, x, y)
+    x, y = (as_value(b, v, dtype) for v in (x, y))
     if whole:
         return pointwise.floor_divided(b, x, y)
-    zero, one = b.constant(0, out.dtype), b.constant(1, out.dtype)
+    zero, one = b.constant(0, dtype), b.constant(1, dtype)
     rest = b.add("fmod", x, y)
     quotient = b.add("divide", b.add("subtract", x, rest), y)
     signs = b.add("logical_xor", b.add("less", y, zero), b.add("less", rest, zero))
     left = b.add("logical_not", b.add("equal", rest, zero))
     below = b.add("subtract", quotient, one)
     rounded = b.add("round", b.add("where", b.add("logical_and", left, signs), below, quotient))
-    return b.add("where", b.add("equal", y, zero), b.add("divide", x, y), rounded)
+    found = b.add("where", b.add("equal", y, zero), b.add("divide", x, y), rounded)
+    return narrowed(b, found, out)
 
 
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")

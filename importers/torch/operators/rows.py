@@ -15,7 +15,7 @@ from ....graph.compose.basics import cast_to, in_rank, part, reshaped, room, row
 from ....graph.compose.pointwise import power
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..table import Number, aten, axes_of, in_wide
+from ..table import Number, aten, axes_of, in_wide, narrowed
 
 Dims = Sequence[int] | int | None
 
@@ -398,7 +398,7 @@ def _ones(b: Builder, dtype: str, *shape: int) -> Value:
 @aten("layer_norm")
 def layer_norm(
     b: Builder,
-    _out: TensorType,
+    out: TensorType,
     x: Value,
     shape: Sequence[int],
     weight: Value | None = None,
@@ -407,8 +407,14 @@ def layer_norm(
     _cudnn: bool = True,
 ) -> Value:
     axis = x.type.rank - len(shape)
+    x = _like_weights(b, x, weight, bias)
     scale = _ones(b, x.dtype) if weight is None else weight
-    return rows.layer_norm(b, x, scale, bias, axis=axis, epsilon=eps)
+    return narrowed(b, rows.layer_norm(b, x, scale, bias, axis=axis, epsilon=eps), out)
+
+
+def _like_weights(b: Builder, x: Value, *weights: Value | None) -> Value:
+    """`x` in the dtype of its weights, which for narrow floats may be float32."""
+    return cast_to(b, x, next((w.dtype for w in weights if w is not None), x.dtype))
 
 
 @aten("rms_norm")
@@ -429,7 +435,7 @@ def rms_norm(
 @aten("group_norm")
 def group_norm(
     b: Builder,
-    _out: TensorType,
+    out: TensorType,
     x: Value,
     groups: int,
     weight: Value | None = None,
@@ -438,9 +444,10 @@ def group_norm(
     _cudnn: bool = True,
 ) -> Value:
     channels = x.shape[1]
+    x = _like_weights(b, x, weight, bias)
     scale = _ones(b, x.dtype, channels) if weight is None else weight
     shift = b.constant(np.zeros(channels), x.dtype) if bias is None else bias
-    return rows.group_norm(b, x, groups, scale, shift, eps)
+    return narrowed(b, rows.group_norm(b, x, groups, scale, shift, eps), out)
 
 
 @aten("_native_batch_norm_legit_no_training")
