@@ -22,6 +22,7 @@ from .base.errors import (
     GuardError,
     IRError,
     KernelError,
+    LockError,
     ModelError,
     NotTunedError,
     OutOfMemoryError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .autotune.tune import tune
     from .building.build import build, build_all, build_library, explain, kernels, partition
     from .building.check_operator import check_graph_op
+    from .building.freeze import freeze
     from .building.providers import DeviceProvider, provider_of, register_provider
     from .graph import Graph
     from .graph.provider import Provider
@@ -89,6 +91,7 @@ __all__ = [
     "GuardError",
     "IRError",
     "KernelError",
+    "LockError",
     "Model",
     "ModelError",
     "Module",
@@ -118,6 +121,7 @@ __all__ = [
     "check_graph_op",
     "errors",
     "explain",
+    "freeze",
     "fusion_groups",
     "graph_op",
     "import_onnx",
@@ -177,6 +181,7 @@ _HOMES = {
     "build_library": ".building.build",
     "check_graph_op": ".building.check_operator",
     "explain": ".building.build",
+    "freeze": ".building.freeze",
     "graph_op": ".importers.user_operators",
     "kernels": ".building.build",
     "load": ".runtime",

@@ -462,6 +462,13 @@ class NotTunedError(BuildError):
     """No policy that `build` permits has a schedule; carries the reasons of the lookup."""
 
 
+class LockError(BuildError):
+    """A lock file that cannot be read or was edited, or schedules that it locks and that changed.
+
+    `data["changes"]` lists all that changed.
+    """
+
+
 class ArgumentError(TilewrightError):
     """An argument that a kernel was not compiled for: its shape, dtype, strides or device."""
 

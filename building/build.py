@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..tuning_db.store import DatabaseOrPath
     from .explain_model import GraphExplanation
     from .library import Buildable
+    from .lock_file import LockFile, LockFileOrPath
 
 
 @overload
@@ -38,6 +39,8 @@ def build(
     strict_fp: bool = False,
     tolerance: float | None = None,
     trust_indices: bool = False,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
 ) -> Module: ...
 
 
@@ -50,6 +53,8 @@ def build(
     *,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
 ) -> Model: ...
 
 
@@ -62,6 +67,8 @@ def build(
     *,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
     providers: Sequence[str],
     placement: Mapping[str, str] | None = None,
     never: Sequence[str] = (),
@@ -81,6 +88,8 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     strict_fp: bool = False,
     tolerance: float | None = None,
     trust_indices: bool = False,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
     providers: Sequence[str] = ("tilewright",),
     placement: Mapping[str, str] | None = None,
     never: Sequence[str] = (),
@@ -100,6 +109,9 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     of other sizes of the program there, re-fitted to these; `model`, the one that the cost model
     predicts to be fastest; `default`, the same by the analytic estimate. `module.origin` says which
     it was, and the expected loss if it is known. A path or URL of a database is opened read-only.
+
+    `locked` is the lock of `freeze`, or its path: the schedules are those that it has, and nothing
+    else is asked. `require_tuned` accepts recorded schedules alone.
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
     inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
@@ -131,7 +143,9 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     has measured them) and code for another processor are therefore compiled in a child process.
 
     Raises `NotTunedError` with the explanation of the lookup (also `error.data["explanation"]`) if
-    no permitted policy has a schedule, `TargetError` for an invalid target, `VerifyError` for a
+    no permitted policy has a schedule; `data["missing"]` lists all kernels without a record that
+    `require_tuned` finds, by their share of the time. Raises `LockError` for a bad lock and with
+    all that changed since it was written, `TargetError` for an invalid target, `VerifyError` for a
     program that breaks a rule (reads out of bounds, say), and `BuildError` if lowering or compiling
     fails, or the system refuses what they take (open files, say), for a placement that cannot be,
     and for a partition beyond a limit; `UnsupportedError` with the nodes that no provider runs, and
@@ -153,22 +167,25 @@ def build(  # noqa: PLR0913 - each option of a build has a name
                 trust_indices, hint="leave it out",
             )  # fmt: skip
         own = Tilewright(
-            database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance
-        )
+            database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance,
+            locked=_lock(locked), require_tuned=require_tuned,
+        )  # fmt: skip
         found = divided(
             program, providers, own, placement, never=never, max_parts=max_parts,
             max_transfer_bytes=max_transfer_bytes,
         )  # fmt: skip
         return build_partition(found, resolved, own)
     _check_alone(program, providers, placement, never)
-    ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
+    ways = Ways(
+        resolved, _opened(database), allow, tolerance, strict_fp, _lock(locked), require_tuned
+    )
     built = compile_program(program, ways)
     return to_module(built.compiled, built.origin, trust_indices=trust_indices)
 
 
 @checked_call(BuildError, 'tw.build_all([program, other], "cpu")')
 @system_errors(BuildError, "building")
-def build_all(
+def build_all(  # noqa: PLR0913 - each option of a build has a name
     programs: Iterable[Func | Schedule],
     target: Target | str = "cpu",
     database: DatabaseOrPath | None = None,
@@ -178,6 +195,8 @@ def build_all(
     strict_fp: bool = False,
     tolerance: float | None = None,
     trust_indices: bool = False,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
 ) -> list[Module]:
     """Build several kernels in parallel: the same modules as of `build` of each program, in order.
 
@@ -200,7 +219,10 @@ def build_all(
             "programs: expected several, found {0!r}", type(programs).__name__,
             hint="build(program) builds one",
         )  # fmt: skip
-    ways = Ways(resolve(target), _opened(database), allow, tolerance, strict_fp)
+    ways = Ways(
+        resolve(target), _opened(database), allow, tolerance, strict_fp, _lock(locked),
+        require_tuned,
+    )  # fmt: skip
     modules: list[Module] = []
     for built in compile_programs([*programs], ways, jobs):
         with told_of(partial("program {0}".format, built.compiled.signature.name)):
@@ -223,6 +245,8 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     *,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    locked: LockFileOrPath | None = None,
+    require_tuned: bool = False,
     object_file: bool = False,
     providers: Sequence[str] = ("tilewright",),
     placement: Mapping[str, str] | None = None,
@@ -273,8 +297,13 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     programs = named_programs(program)
     if not any(isinstance(each, Graph) for each in programs):
         _check_alone(programs[0], providers, placement, never)
-    ways = Ways(resolved, _opened(database), allow, tolerance, strict_fp)
-    own = Tilewright(database=ways.database, allow=allow, strict_fp=strict_fp, tolerance=tolerance)
+    ways = Ways(
+        resolved, _opened(database), allow, tolerance, strict_fp, _lock(locked), require_tuned
+    )
+    own = Tilewright(
+        database=ways.database, allow=allow, strict_fp=strict_fp, tolerance=tolerance,
+        locked=ways.locked, require_tuned=require_tuned,
+    )  # fmt: skip
     made = compiled_for_files(
         programs, ways, own, object_file=object_file,
         shared={
@@ -466,6 +495,16 @@ def kernels(program: Func, target: Target | str = "cpu") -> dict[str, Func]:
     verify(program)
     pieces = pieces_of(program, resolve(target))
     return {func.name: func for func in [piece.func for piece in pieces] or [program]}
+
+
+def _lock(locked: LockFileOrPath | None) -> LockFile | None:
+    from .lock_file import LockFile, read_lock
+
+    if isinstance(locked, str | os.PathLike):
+        return read_lock(locked)
+    if locked is None or isinstance(locked, LockFile):
+        return locked
+    raise BuildError("locked: expected a lock or its path, found {0!r:.80}", locked)
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:

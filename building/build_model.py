@@ -37,6 +37,7 @@ from .weights import Weights
 if TYPE_CHECKING:
     from ..tir.ir import Func
     from ..tuning_db import TuningDatabase
+    from .lock_file import LockFile
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ class BuiltGraph:
 def build_graph(
     graph: Graph, target: Target, database: TuningDatabase | None = None,
     allow: Sequence[str] = POLICIES, *, jobs: int | None = None, strict_fp: bool = False,
-    tolerance: float | None = None,
+    tolerance: float | None = None, locked: LockFile | None = None, require_tuned: bool = False,
 ) -> Model:  # fmt: skip
     """Compile a graph for a resolved target and load it; see `tw.build`.
 
     One that was built before comes from the disk; see `model_cache.py`.
     """
-    kept = kept_model(graph, Ways(target, database, allow, tolerance, strict_fp))
+    ways = Ways(target, database, allow, tolerance, strict_fp, locked, require_tuned)
+    kept = kept_model(graph, ways)
     known = None if kept is None else kept.recalled()
     if known is not None:
         for value in graph.constants:
@@ -83,7 +85,8 @@ def build_graph(
     with nullcontext() if kept is None else kept.watched():
         built = compile_graph(
             graph, target, database, allow, jobs=jobs, strict_fp=strict_fp, tolerance=tolerance,
-            profiled=kept is not None, lowered=None if kept is None else kept.note,
+            locked=locked, require_tuned=require_tuned, profiled=kept is not None,
+            lowered=None if kept is None else kept.note,
         )  # fmt: skip
     if kept is not None:
         kept.keep(built)
@@ -96,7 +99,7 @@ def build_graph(
     )  # fmt: skip
 
 
-def compile_graph(
+def compile_graph(  # noqa: PLR0913 - each option of a build has a name
     graph: Graph,
     target: Target,
     database: TuningDatabase | None = None,
@@ -105,6 +108,8 @@ def compile_graph(
     jobs: int | None = None,
     strict_fp: bool = False,
     tolerance: float | None = None,
+    locked: LockFile | None = None,
+    require_tuned: bool = False,
     profiled: bool = False,
     lowered: Callable[[Sequence[Func]], None] | None = None,
 ) -> BuiltGraph:
@@ -115,9 +120,8 @@ def compile_graph(
     """
     if not generator_for(target).joins:
         raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
-    found = kernels_and_steps(
-        graph, Ways(target, database, allow, tolerance, strict_fp), jobs=jobs, lowered=lowered
-    )
+    ways = Ways(target, database, allow, tolerance, strict_fp, locked, require_tuned)
+    found = kernels_and_steps(graph, ways, jobs=jobs, lowered=lowered)
     plan, stage = found.plan, found.stage
     with stage("link"):
         steps = tuple(poisoned(plan)) if CHECK else plan.steps
@@ -171,6 +175,7 @@ def kernels_and_steps(
     distinct = [*dict.fromkeys(funcs)]
     if lowered is not None:
         lowered(distinct)
+    ways.check([(graph.name, funcs)])
     choices = [*map(ways.choices, distinct)]
     try:
         made = compile_all(choices, target, jobs=jobs, strict_fp=ways.strict_fp, stage=stage)

@@ -17,9 +17,10 @@ from ..codegen.compiled import Compiled
 from ..codegen.sequence import Address, KernelCall, joined
 from ..runtime.module import Origin
 from ..target import Target
+from ..tir.equality import structural_hash
 from ..tir.ir import Func
 from ..tir.node import CHECK
-from .choose import Choice, Choices, best_record, require_policies
+from .choose import POLICIES, Choice, Choices, best_record, require_policies
 from .compile_all import ChosenKernel, compile_all, compile_first
 from .memory_plan import Block, plan
 from .model_steps import Steps, poisoned
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from ..autotune.rules.division import Operand, Piece
     from ..schedule import Schedule
     from ..tuning_db import TuningDatabase
+    from .lock_file import LockFile
 
 
 @dataclass(frozen=True)
 class Ways:
     """How programs are built: arguments of `tw.build`, the target resolved.
 
-    Raises `BuildError` for those that say nothing.
+    Raises `BuildError` for those that say nothing, or contradict each other.
     """
 
     target: Target
@@ -43,16 +45,60 @@ class Ways:
     allow: Sequence[str]
     tolerance: float | None
     strict_fp: bool = False
+    locked: LockFile | None = None
+    require_tuned: bool = False
 
     def __post_init__(self) -> None:
         require_policies(self.allow)
+        if self.require_tuned and "record" not in self.allow:
+            raise BuildError(
+                "require_tuned takes records alone, and allow={0} has none", [*self.allow],
+                hint='leave out allow, or write allow=("record",)',
+            )  # fmt: skip
+        if self.locked is not None:
+            self._require_locked_alone()
         if self.tolerance is not None:
             from ..autotune.measure.numeric_check import require_tolerance
 
             require_tolerance(self.tolerance, BuildError)
 
+    def _require_locked_alone(self) -> None:
+        given = {
+            "database": self.database is not None,
+            "allow": tuple(self.allow) != POLICIES,
+            "tolerance": self.tolerance is not None,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise BuildError(
+                "{0} and locked: a lock says which schedules are built", name,
+                hint=f"leave out {name} here, and give it to tw.freeze",
+            )  # fmt: skip
+
     def choices(self, program: Func | Schedule) -> Choices:
-        return Choices(program, self.target, self.database, self.allow, self.tolerance)
+        allow = ("record",) if self.require_tuned else self.allow
+        return Choices(program, self.target, self.database, allow, self.tolerance, self.locked)
+
+    def check(self, programs: Sequence[tuple[str, Sequence[Func | Schedule]]]) -> None:
+        """Check programs, given by their names, and the kernels that a call of each runs.
+
+        Raises `LockError` with all that changed since they were locked, and `NotTunedError` with
+        all that have no record, where that is required.
+        """
+        funcs = [(name, [k for k in kernels if isinstance(k, Func)]) for name, kernels in programs]
+        if self.locked is not None:
+            from ..schedule import Schedule
+            from .lock_changes import check_unchanged
+
+            if any(isinstance(kernel, Schedule) for _, kernels in programs for kernel in kernels):
+                raise BuildError(
+                    "locked: a Schedule is built as it is, and no lock says how",
+                    hint="build it without a lock, or build its program with one",
+                )
+            check_unchanged(self.locked, funcs, self.target)
+        if self.require_tuned:
+            from .untuned import require_tuned
+
+            require_tuned(funcs, self)
 
 
 @dataclass(frozen=True)
@@ -79,6 +125,7 @@ class Built:
 def compile_program(program: Func | Schedule, ways: Ways) -> Built:
     """Compile a program. Raises what `tw.build` raises."""
     pieces = pieces_of(program, ways)
+    ways.check([_with_kernels(program, pieces)])
     if not isinstance(program, Func) or not pieces:
         return _built(compile_first(ways.choices(program), ways.target, strict_fp=ways.strict_fp))
     choices = [ways.choices(piece.func) for piece in pieces]
@@ -95,6 +142,7 @@ def compile_programs(
 ) -> list[Built]:
     """Compile several programs in `jobs` child processes; see `compile_all`."""
     parted = [pieces_of(program, ways) for program in programs]
+    ways.check([*map(_with_kernels, programs, parted)])
     kernels: list[Func | Schedule] = []
     for program, pieces in zip(programs, parted, strict=True):
         kernels += [piece.func for piece in pieces] or [program]
@@ -109,14 +157,16 @@ def compile_programs(
 def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
     """The kernels that a program is built as; none where it is one itself.
 
-    It is, too, where its whole has a record that is pinned, or is not slower than those of all of
-    the kernels together.
+    It is, too, where its whole is locked, or has a record that is pinned, or is not slower than
+    those of all of the kernels together.
     """
     from ..autotune.rules import division
 
     if not isinstance(program, Func):
         return ()
     pieces = division.pieces_of(program, ways.target)
+    if pieces and ways.locked is not None:
+        return () if structural_hash(program) in ways.locked.by_program else pieces
     if not pieces or ways.database is None or "record" not in ways.allow:
         return pieces
     best = partial(
@@ -134,6 +184,14 @@ def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
             return ()
         seconds += choice.seconds
     return pieces if seconds < whole.seconds else ()
+
+
+def _with_kernels(
+    program: Func | Schedule, pieces: Sequence[Piece]
+) -> tuple[str, list[Func | Schedule]]:
+    """The name of a program, and the kernels that a call runs."""
+    name = getattr(program, "name", "?")  # what is no program is refused later
+    return name, [piece.func for piece in pieces] or [program]
 
 
 def _built(kernel: ChosenKernel) -> Built:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, cast
 from ..base.errors import (
     BuildError,
     DatabaseError,
+    LockError,
     NotTunedError,
     ScheduleError,
     TilewrightError,
     similar,
 )
-from ..base.text import count, short_id
+from ..base.text import count, printable, short_id
 from ..runtime.module import Origin
 from ..target import Target
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..schedule import Schedule
     from ..tir.ir import Func
     from ..tuning_db import Best, Explanation, TargetRecord, Toolchain, TuningDatabase, Workload
+    from .lock_file import LockedKernel, LockFile
 
 POLICIES = ("record", "transfer", "model", "default")
 MOST_UNFIT = 8
@@ -42,6 +44,8 @@ class Choice:
     for a transfer; not known of others. `anew`: what is remembered on disk is not taken. `foreign`:
     the schedule was not measured on this host. `named`: what a warning calls it. `last`: where it
     fails, so does the build. `trace` is the JSON text of its steps, where it has no `way`.
+    `reason` says why it is the choice, without what differs from place to place. `best` is what the
+    lookup of a record found, `locked` the entry of a lock.
     """
 
     func: Func
@@ -55,6 +59,9 @@ class Choice:
     named: str = "schedule"
     last: bool = False
     trace: str | None = None
+    reason: str = ""
+    best: Best | None = None
+    locked: LockedKernel | None = None
 
     def trace_text(self, target: Target) -> str:
         """The JSON text of its steps; one with a `way` is found again, on disk where it is kept."""
@@ -91,11 +98,12 @@ class Choices(Iterator[Choice]):
         database: TuningDatabase | None,
         allow: Sequence[str],
         tolerance: float | None = None,
+        locked: LockFile | None = None,
     ) -> None:
         self.func = cast("Func", getattr(program, "func", program))
         self.name: str = getattr(self.func, "name", "?")
         self._unfit: dict[str, str] = {}
-        self._offers = self._offered(program, target, database, allow, tolerance)
+        self._offers = self._offered(program, target, database, allow, tolerance, locked)
 
     def __next__(self) -> Choice:
         return next(self._offers)
@@ -118,11 +126,15 @@ class Choices(Iterator[Choice]):
         database: TuningDatabase | None,
         allow: Sequence[str],
         tolerance: float | None,
+        locked: LockFile | None,
     ) -> Iterator[Choice]:
         from ..schedule import Schedule
 
         if isinstance(program, Schedule):
             yield _as_scheduled(program)
+            return
+        if locked is not None:
+            yield _locked(program, locked)
             return
         _require_buildable(program)
         for n, policy in enumerate(policies := [p for p in POLICIES if p in allow]):
@@ -198,6 +210,44 @@ def _recorded(
         yield choice
 
 
+def _locked(func: Func, lock: LockFile) -> Choice:
+    """The schedule that a lock has for one of its programs; there is no other."""
+    from ..autotune.search.replay import Replays
+    from ..tir.equality import structural_hash
+
+    _require_buildable(func)
+    kernel = lock.by_program[structural_hash(func)]
+    replays = Replays(func)
+    refusal = replays(kernel.recorded)
+    if refusal is not None:
+        raise LockError(
+            "{0}: the schedule {1} does not apply to {2}: {3}",
+            lock.location, short_id(kernel.schedule), func.name, refusal,
+            hint="freeze again, and review the difference: tilewright freeze",
+            kernel=kernel.program,
+        )  # fmt: skip
+    where = "" if kernel.host is None else f" on {printable(kernel.host)}"
+    recorded = kernel.source == "record"
+    return Choice(
+        replays.schedule(kernel.recorded).func,
+        Origin(
+            kernel.source,
+            kernel.record,
+            f"{printable(kernel.reason)}{where}, locked",
+            schedule_id=kernel.schedule if recorded else None,
+        ),
+        kernel.schedule if recorded else None,
+        kernel.record if kernel.time is not None else None,
+        None if kernel.time is None else kernel.time.seconds,
+        foreign=kernel.host != socket.gethostname(),
+        named=f"locked schedule {short_id(kernel.schedule)}",
+        last=True,
+        trace=kernel.recorded.trace,
+        reason=kernel.reason,
+        locked=kernel,
+    )
+
+
 def best_record(
     func: Func,
     target: Target,
@@ -219,11 +269,11 @@ def best_record(
         _log.info("%s has no usable record of %s on %s", database.location, func.name, target)
         return None
     measured = None if best.measurement is None else best.measurement.id
+    reason, doubt = "pinned" if best.pinned else "measured", f", {best.doubt}" if best.doubt else ""
     origin = Origin(
         "record",
         best.schedule.id if measured is None else measured,
-        f"{'pinned' if best.pinned else 'measured'} in {best.layer}"
-        + (f", {best.doubt}" if best.doubt else ""),
+        f"{reason} in {best.layer}{doubt}",
         schedule_id=best.schedule.id,
     )
     if best.doubt:
@@ -235,10 +285,12 @@ def best_record(
         best.schedule.id,
         measured,
         best.seconds,
-        foreign=not _measured_here(best, database),
+        foreign=host_of(best, database) != socket.gethostname(),
         named=f"schedule {short_id(best.schedule.id)}, {origin.detail},",
         last=best.pinned,
         trace=best.schedule.trace,
+        reason=reason + doubt,
+        best=best,
     )
 
 
@@ -286,6 +338,7 @@ def _transferred(
         named="schedule re-fitted from other sizes or threads",
         last=last,
         trace=found.schedule.trace.to_json(notes=False),
+        reason=fitted,
     )
 
 
@@ -300,21 +353,25 @@ def _unmeasured(func: Func, target: Target, policy: str, *, last: bool) -> Itera
     anew = schedule is not None
     if schedule is not None:
         trace = schedule.trace.to_json(notes=False)
-        yield Choice(schedule.func, origin, named="remembered schedule", trace=trace)
-    yield Choice(func, origin, way=way, anew=anew, named=f"schedule {_WHY[way]},", last=last)
+        yield Choice(
+            schedule.func, origin, named="remembered schedule", trace=trace, reason=_WHY[way]
+        )
+    yield Choice(
+        func, origin, way=way, anew=anew, named=f"schedule {_WHY[way]},", last=last,
+        reason=_WHY[way],
+    )  # fmt: skip
 
 
-def _measured_here(best: Best, database: TuningDatabase) -> bool:
-    """Whether a session on this host measured it; otherwise it was pinned, imported or merged."""
+def host_of(best: Best, database: TuningDatabase) -> str | None:
+    """The host whose session measured it; `None` where that is not known."""
     from ..tuning_db import Session
 
     if best.measurement is None:
-        return False
+        return None
     try:
-        session = database.get(Session, best.measurement.session)
+        return database.get(Session, best.measurement.session).host
     except DatabaseError:
-        return False  # a damaged session says nothing
-    return session.host == socket.gethostname()
+        return None  # a damaged session says nothing
 
 
 def _replayed(func: Func, best: Best, replays: Replays) -> Func:

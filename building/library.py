@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -10,14 +11,16 @@ from ..base.errors import BuildError
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
 from ..graph.ir import Graph
+from ..graph.partition import Partition
 from ..runtime.manifest import Provenance
 from ..runtime.signature import is_function_name
 from ..schedule import Schedule
 from ..tir.ir import Func
+from ..tir.program import program_hint, shown
 from . import provenance
 from .build_model import compile_graph
 from .build_partition import compile_partition, divided
-from .build_program import Ways, compile_program, compile_programs
+from .build_program import Ways, compile_program, compile_programs, pieces_of
 from .origins import together
 from .providers import Tilewright
 
@@ -32,7 +35,7 @@ def named_programs(
     Raises `BuildError` for none, for what is no list of programs, and for two of one name.
     """
     if isinstance(given, Mapping):
-        programs = [_renamed(program, name) for name, program in given.items()]
+        programs = [renamed(program, name) for name, program in given.items()]
     elif isinstance(given, list | tuple):
         programs = [*given]
     else:
@@ -60,7 +63,8 @@ def _name(program: Buildable) -> str:
     return program.func.name if isinstance(program, Schedule) else program.name
 
 
-def _renamed(program: Any, name: object) -> Buildable:
+def renamed(program: Any, name: object) -> Buildable:
+    """The program under another name. Raises `BuildError` for a name that no C function has."""
     if not isinstance(name, str) or not is_function_name(name):
         raise BuildError("expected the name of a C function, found {0!r:.80}", name)
     if isinstance(program, Schedule):
@@ -90,6 +94,9 @@ def compiled_for_files(
             "a library of {0} programs is for processors, found {1}", len(programs), ways.target,
             hint="write a file of each",
         )  # fmt: skip
+    if len(programs) > 1:  # what is wrong with any of them is told at once
+        given = [divided(p, own=own, **shared) if isinstance(p, Graph) else p for p in programs]
+        ways.check([part for program in given for part in parts_of(program, ways)])
     kernels = iter(_kernels([p for p in programs if not isinstance(p, Graph)], ways))
     return [
         _graph(program, ways, own, shared, object_file=object_file)
@@ -97,6 +104,31 @@ def compiled_for_files(
         else next(kernels)
         for program in programs
     ]
+
+
+def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Sequence[Func | Schedule]]]:
+    """What is built of a program, graph or partition: names, and the kernels that a call runs.
+
+    Raises `BuildError` for anything else.
+    """
+    match program:
+        case Graph():
+            yield program.name, [*Counter(program.kernels()).elements()]
+        case Partition() if all(part.provider.name == "tilewright" for part in program.parts):
+            yield from parts_of(program.graph, ways)
+        case Partition():
+            for part in program.parts:
+                if part.provider.name == "tilewright":
+                    yield from parts_of(part.graph, ways)
+        case Schedule():
+            yield program.func.name, [program]
+        case Func():
+            yield program.name, [p.func for p in pieces_of(program, ways)] or [program]
+        case _:
+            raise BuildError(
+                "expected programs (Func), graphs or partitions, found {0}", shown(program),
+                hint=program_hint(program, "tw.freeze"),
+            )  # fmt: skip
 
 
 def _kernels(

@@ -265,6 +265,7 @@ def _key(graph: Graph, ways: Ways) -> str:
         json.dumps(with_rates(ways.target).to_json()),
         repr((tuple(ways.allow), ways.tolerance, ways.strict_fp, CHECK)),
         ways.database.location if ways.database is not None and _asks(ways) else "",
+        f"{ways.require_tuned} {'' if ways.locked is None else ways.locked.digest}",
         f"{tools.generation} {dict(tools.versions)} {sources_digest(*_SOURCES)}",
         f"numpy {np.__version__}, xgboost {boosting.installed_version()}",
         repr(sorted(i.text for i in user_instructions())),

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..runtime.partition_evidence import PartitionEvidence
     from ..schedule import Schedule
     from ..tir.ir import Func
-    from ..tuning_db import TuningDatabase
     from .build_program import Built, Ways
     from .choose import Choice
+    from .lock_file import LockedKernel
 
 _log = logging.getLogger(__name__)
 
@@ -79,16 +79,19 @@ def stored_schedules(choices: Mapping[str, Choice], ways: Ways) -> dict[str, Sto
         name: StoredSchedule(
             choice.origin,
             choice.trace_text(ways.target),
-            _measured(choice, ways.database),
+            _measured(choice, ways),
         )
         for name, choice in choices.items()
     }
 
 
-def _measured(choice: Choice, database: TuningDatabase | None) -> MeasuredSchedule | None:
+def _measured(choice: Choice, ways: Ways) -> MeasuredSchedule | None:
     """The measurement of a recorded schedule."""
     from ..tuning_db import Measurement, Session, TargetRecord
 
+    if choice.locked is not None:
+        return _locked(choice.locked, ways)
+    database = ways.database
     if choice.measurement_id is None or database is None:
         return None
     try:
@@ -104,4 +107,16 @@ def _measured(choice: Choice, database: TuningDatabase | None) -> MeasuredSchedu
     return MeasuredSchedule(
         found.id, found.time.seconds, low, high, len(found.samples), where.text,
         session.host or None, found.created.isoformat(),
+    )  # fmt: skip
+
+
+def _locked(kernel: LockedKernel, ways: Ways) -> MeasuredSchedule | None:
+    """The measurement of a schedule that a lock has."""
+    time = kernel.time
+    if kernel.record is None or time is None or kernel.measured is None:
+        return None
+    low, high = time.interval or (time.seconds, time.seconds)
+    return MeasuredSchedule(
+        kernel.record, time.seconds, low, high, time.samples or 1, str(ways.target), kernel.host,
+        kernel.measured.isoformat(),
     )  # fmt: skip

@@ -12,6 +12,7 @@ import typer
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, format_si
 from .artifacts import inspect_library
+from .freezing import inspect_lock
 from .graph_options import (
     PROVIDERS,
     Constants,
@@ -69,8 +70,14 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
     """Show a model: inputs, outputs, operators, what is not supported, its passes and kernels.
 
     Fails where a dim has no value, and where a node is not supported; what is known is shown. Of a
-    library that was built, its manifest: programs, schedules, and what became of models.
+    library that was built, its manifest: programs, schedules, and what became of models. Of a lock
+    file, its kernels, and with --text the steps of their schedules.
     """
+    from ..building.lock_file import is_lock
+
+    if is_lock(model):
+        inspect_lock(model, text=text, as_json=as_json)
+        return
     sources = ("param", "shape", "constant", "text", "after", "diff", "partition")
     if is_built(model, context, *sources):
         inspect_library(model, as_json=as_json)

@@ -27,6 +27,7 @@ from . import (
     artifacts,
     checking,
     database,
+    freezing,
     graphs,
     measuring,
     models,
@@ -75,6 +76,7 @@ app = typer.Typer(
 )
 app.command()(programs.tune)
 app.command()(programs.build)
+app.command()(freezing.freeze)
 app.command()(programs.target)
 app.command()(showing.show)
 app.command()(checking.check)

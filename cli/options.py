@@ -96,6 +96,23 @@ Tolerance = Annotated[
     float | None,
     typer.Option(help="The largest error that is accepted of schedules with inexact steps."),
 ]
+OptionalDatabase = Annotated[
+    str | None,
+    typer.Option("--db", envvar=_VARIABLE, help="The database to look schedules up in."),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A permitted source: `record`, `transfer`, `model` or `default`; repeatable."
+    ),
+]
+RequireTuned = Annotated[
+    bool,
+    typer.Option(
+        "--require-tuned",
+        help="Fail where kernels have no record, with all of them by their share of the time.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 

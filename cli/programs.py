@@ -24,11 +24,14 @@ from .graph_options import (
     words_of,
 )
 from .options import (
+    Allow,
     AsJson,
     Database,
     NamedSources,
+    OptionalDatabase,
     Parameters,
     ProgramsOrModels,
+    RequireTuned,
     TargetText,
     Tolerance,
     open_database,
@@ -105,7 +108,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, target, foreign=bool(shared))
     loaded = [load_tunable(program, options) for program in programs]
-    given = [_divided(made, shared) for made in loaded] if shared else loaded
+    given = [divided(made, shared) for made in loaded] if shared else loaded
     alone = [made for made in given if not isinstance(made, list)]  # not schedules
     if len(alone) < len(given) and len(given) > 1:
         raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
@@ -146,7 +149,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         raise typer.Exit(1)
 
 
-def _divided(made: Any, shared: dict[str, Any]) -> Partition:
+def divided(made: Any, shared: dict[str, Any]) -> Partition:
     """A graph as providers share it."""
     from ..building.build_partition import divided
     from ..graph.ir import Graph
@@ -194,6 +197,7 @@ def kernels_of(
 
 
 def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
+    context: typer.Context,
     programs: NamedSources,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The file to write, such as matmul.so.")
@@ -201,17 +205,16 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     param: Parameters = None,
     shape: Shapes = None,
     constant: Constants = None,
-    db: Annotated[
-        str | None,
-        typer.Option(envvar="TILEWRIGHT_DB", help="The database to look schedules up in."),
-    ] = None,
+    db: OptionalDatabase = None,
     target: TargetText = "cpu",
-    allow: Annotated[
-        list[str] | None,
+    allow: Allow = None,
+    locked: Annotated[
+        Path | None,
         typer.Option(
-            help="A permitted source: `record`, `transfer`, `model` or `default`; repeatable."
+            metavar="FILE", help="A lock file: the schedules are those that it has, and no others."
         ),
     ] = None,
+    require_tuned: RequireTuned = False,
     object_file: Annotated[
         bool, typer.Option("--object", help="Write an object file; needs no linker.")
     ] = False,
@@ -229,8 +232,9 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     Writes the shared library, its manifest (.json), a C header (.h), and of models their weights
     (.weights) and the parts that other providers run (.part1); or an object file, of a model or
     several programs an archive of them, and the header; for GPUs machine code (.cubin) and its
-    manifest. Schedules are the best recorded ones, else of other sizes, else predictions. Of
-    several programs each has a name: its own, or that of NAME=FILE.py:FUNCTION.
+    manifest. Schedules are the best recorded ones, else of other sizes, else predictions; or those
+    of a lock file, which `freeze` writes. Of several programs each has a name: its own, or that of
+    NAME=FILE.py:FUNCTION.
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
@@ -239,6 +243,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, target, foreign=bool(shared))
     made = load_all(programs, options)
+    if locked is not None and not _is_on_command_line(context, "db"):
+        db = None  # that of the environment is for other builds
     with nullcontext() if db is None else open_database(db) as database:
         library = build_library(
             made if len(made) > 1 or "=" in programs[0] else next(iter(made.values())),
@@ -248,6 +254,8 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             allow or POLICIES,
             strict_fp=strict_fp,
             tolerance=tolerance,
+            locked=locked,
+            require_tuned=require_tuned,
             object_file=object_file,
             **shared,
         )
@@ -284,6 +292,11 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
         typer.echo(path)
     for name, origin in zip(made, library.programs.values(), strict=True):
         print_text(f"{name} for {library.target}, from {origin}")
+
+
+def _is_on_command_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def target(
