@@ -8,7 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tilewright.runtime.fixture import SteadyRandom
 from tilewright.runtime.library import LoadedLibrary
 from tilewright.runtime.weights_file import map_weights
 
+from .commands import Run
 from .graph.test_shipping import layers, x_of
 from .refusals import refused
 from .test_artifact_files import added, adds, contents
@@ -48,8 +49,11 @@ def programs() -> dict[str, Any]:
     }
 
 
-def build(folder: Path) -> Path:
-    return tw.build_library(programs(), folder / "ops.so", SERIAL, **DEFAULT).files[0]
+def build(folder: Path, names: Iterable[str] = ()) -> Path:
+    """A library of the programs of these names, by default of all."""
+    every = programs()
+    wanted = {name: every[name] for name in names or every}
+    return tw.build_library(wanted, folder / "ops.so", SERIAL, **DEFAULT).files[0]
 
 
 @pytest.fixture(scope="module")
@@ -216,19 +220,21 @@ BUILDER = """
 import sys
 from pathlib import Path
 from tests.test_libraries import build
-build(Path(sys.argv[1]))
+build(Path(sys.argv[1]), ("adds", "few"))
 """
 
 
-def test_equal_builds_have_equal_bytes(kept: Path, tmp_path: Path) -> None:
+def test_equal_builds_have_equal_bytes(tmp_path: Path) -> None:
     """In another folder, by another process, which chooses and compiles all anew."""
-    made = tmp_path / "a" / "b"
+    here, made = tmp_path / "here", tmp_path / "a" / "b"
+    here.mkdir()
     made.mkdir(parents=True)
+    build(here, ("adds", "few"))
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     environment["PYTHONHASHSEED"] = "7"
     command = [sys.executable, "-c", BUILDER, str(made)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    assert contents(made) == contents(kept.parent)
+    assert contents(made) == contents(here)
 
 
 # Verifying
@@ -303,6 +309,50 @@ def test_the_numbers_of_fixtures_never_change() -> None:
     drawn = SteadyRandom([0, 1])
     assert drawn.integers(-3, 4, 6).tolist() == [0, 0, -3, -3, -2, 2]
     assert (drawn.random(3, np.float32) * (1 << 24)).tolist() == [12035655.0, 7719680.0, 12610718.0]
+
+
+# From a shell
+
+SOURCE = """
+from tilewright import ops
+from tilewright.graph import Builder, TensorType
+
+def f(n: int = 4): return ops.transpose_func(n, n)
+
+def g(): return ops.transpose_func(2, 2)
+
+def model():
+    b = Builder("model")
+    x = b.input("x", TensorType("float32", (2, 4)))
+    return b.graph({"y": b.add("exp", x)})
+"""
+
+
+def test_the_command_builds_inspects_and_verifies(run: Run, tmp_path: Path) -> None:
+    file, library = tmp_path / "a.py", tmp_path / "ops.so"
+    file.write_text(SOURCE)
+    target = ["--target", SERIAL, "--allow", "default"]
+    sources = [f"{file}:f", f"second={file}:g", f"{file}:model"]
+    done = run("build", *sources, "-p", "n=3", "-o", library, *target, "--json").json
+    assert [*done["programs"]] == ["transpose", "second", "model"]
+    told = run("inspect", library, "--json").json
+    assert told == json.loads(manifest_path(library).read_text())
+    shapes = [p["signature"]["arguments"][0]["shape"] for p in told["programs"]]
+    assert shapes == [[3, 3], [2, 2], [2, 4]]
+    text = run("inspect", library).out
+    assert all(word in text for word in ("second", "model", "schedule", "float32[3, 3]"))
+    checked = run("verify", library)
+    assert (checked.code, checked.out.count("fixture")) == (0, 3)
+    assert run("verify", library, "--json").json["passed"]
+    library.write_bytes(library.read_bytes() + b"!")
+    assert run("verify", library, "--form").code == 1
+    for wrong, words in (
+        ([f"{file}:f", f"{file}:g"], "'transpose'"),
+        ([*sources, "-p", "m=3"], "m=3"),
+        ([*sources, "--shape", "N=1"], "N=1"),
+    ):
+        refused = run("build", *wrong, "-o", library, *target)
+        assert (refused.code, words in refused.err) == (2, True)
 
 
 # Damage
