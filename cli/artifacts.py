@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,11 +47,23 @@ def verify(
         raise typer.Exit(1)
 
 
-def inspect_library(path: Path, *, as_json: bool) -> None:
-    """Show the manifest of an artifact; its code may be for another machine."""
+def library_and_program(path: Path) -> tuple[Path, str | None]:
+    """The library that was built, and of `LIBRARY.so:NAME` the name of one of its programs."""
+    from ..runtime.artifact import manifest_path
+
+    file, _, name = path.name.rpartition(":")
+    if file and not manifest_path(path).is_file() and manifest_path(path.with_name(file)).is_file():
+        return path.with_name(file), name
+    return path, None
+
+
+def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
+    """Show the manifest of an artifact, or of a program in it; it may be for another machine."""
     from ..runtime.artifact import manifest_path, read_manifest
 
     manifest = read_manifest(path)
+    if name is not None:
+        manifest = replace(manifest, programs=(manifest.named(name),))
     if as_json:
         print_json(manifest.to_json())
         return

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 ModelOrLibrary = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL.onnx|FILE.py:FUNCTION|MODEL.so",
+        metavar="MODEL.onnx|FILE.py:FUNCTION|LIBRARY.so[:NAME]",
         help="The model's file, the function that makes a graph or a module (runs FILE.py), or "
-        "what `build` wrote.",
+        "what `build` wrote, of several programs one by its name.",
     ),
 ]
 

@@ -11,7 +11,7 @@ import typer
 
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, format_si
-from .artifacts import inspect_library
+from .artifacts import inspect_library, library_and_program
 from .freezing import inspect_lock
 from .graph_options import (
     PROVIDERS,
@@ -80,7 +80,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
         return
     sources = ("param", "shape", "constant", "text", "after", "diff", "partition")
     if is_built(model, context, *sources):
-        inspect_library(model, as_json=as_json)
+        inspect_library(*library_and_program(model), as_json=as_json)
         return
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, foreign=partition)
@@ -134,7 +134,7 @@ def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
     """
     from ..runtime.artifact import manifest_path
 
-    if path.suffix == ".onnx" or not manifest_path(path).is_file():
+    if path.suffix == ".onnx" or not manifest_path(library_and_program(path)[0]).is_file():
         return False
     found = {n: context.get_parameter_source(n) for n in sources}
     given = [f"--{n}" for n, source in found.items() if source and source.name == "COMMANDLINE"]
@@ -149,7 +149,8 @@ def evidence_of(path: Path) -> Evidence | PartitionEvidence:
     from ..runtime.artifact import read_manifest
     from ..runtime.partition_evidence import evidence_from
 
-    told = read_manifest(path).program.provenance.evidence
+    library, name = library_and_program(path)
+    told = read_manifest(library).named(name).provenance.evidence
     if told is None:
         raise ArtifactError("{0} has no evidence: it is a kernel, or an older version's", path)
     return evidence_from(told)

@@ -10,6 +10,7 @@ import typer
 from ..base.errors import ModelError
 from ..base.files import open_regular, read_some
 from ..base.text import count
+from .artifacts import library_and_program
 from .graphs import evidence_of
 from .options import AsJson
 from .report import print_json
@@ -22,7 +23,7 @@ _MAX_BYTES = 64 << 20
 _Build = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL.so|FILE.json",
+        metavar="LIBRARY.so[:NAME]|FILE.json",
         help="What `build` wrote, or what `inspect MODEL.so --json` or `run --evidence --json` "
         "printed, which has times.",
     ),
@@ -58,7 +59,7 @@ def _read(path: Path) -> Build:
     from ..runtime.artifact import manifest_path
     from ..runtime.evidence_changes import Build, build_from
 
-    if manifest_path(path).is_file():
+    if manifest_path(library_and_program(path)[0]).is_file():
         return Build(evidence_of(path))
     try:
         with open_regular(path, ModelError) as (file, size):

@@ -13,6 +13,7 @@ import typer
 
 from ..base.errors import ModelError
 from ..base.text import count, format_bytes, short_id
+from .artifacts import library_and_program
 from .graph_options import (
     PROVIDERS,
     Constants,
@@ -204,10 +205,16 @@ def _print_run(
 def _loaded(path: Path, never: Sequence[str]) -> Model | PartitionedModel:
     """The model of an artifact."""
     from ..runtime import load
+    from ..runtime.library import LoadedLibrary
     from ..runtime.model import Model
     from ..runtime.partitioned import PartitionedModel
 
-    made = load(path, never=never)
+    library, name = library_and_program(path)
+    made = load(library, never=never)
+    if isinstance(made, LoadedLibrary):
+        if name is None:
+            raise typer.BadParameter(f"{path} has {', '.join(made)}; name a model: {path}:NAME")
+        made = made[name]
     if not isinstance(made, Model | PartitionedModel):
         raise typer.BadParameter(f"{path} is a kernel, expected a model")
     return made

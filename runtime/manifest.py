@@ -196,12 +196,20 @@ class Manifest:
     @property
     def program(self) -> StoredProgram:
         """The only program. Raises `ArtifactError` where there are several."""
-        if len(self.programs) > 1:
+        return self.named(None)
+
+    def named(self, name: str | None) -> StoredProgram:
+        """The program of that name, or the only one. Raises `ArtifactError`."""
+        if name is None and len(self.programs) > 1:
             raise ArtifactError(
                 "an artifact of {0} programs ({1}), expected one", len(self.programs),
-                ", ".join(self.by_name),
+                ", ".join(self.by_name), hint="name one: LIBRARY.so:NAME",
             )  # fmt: skip
-        return self.programs[0]
+        if name is not None and name not in self.by_name:
+            raise ArtifactError(
+                "there is no program {0!r:.80}; there are {1}", name, ", ".join(self.by_name)
+            )
+        return self.programs[0] if name is None else self.by_name[name]
 
     def to_json(self) -> dict[str, Any]:
         fields = ManifestFields(

@@ -341,6 +341,13 @@ def test_the_command_builds_inspects_and_verifies(run: Run, tmp_path: Path) -> N
     assert shapes == [[3, 3], [2, 2], [2, 4]]
     text = run("inspect", library).out
     assert all(word in text for word in ("second", "model", "schedule", "float32[3, 3]"))
+    (alone,) = run("inspect", f"{library}:second", "--json").json["programs"]
+    assert alone == told["programs"][1]
+    assert run("run", f"{library}:model", "--json").json["outputs"]["y"]["type"] == "float32[2, 4]"
+    assert run("evidence", f"{library}:model", f"{library}:model").code == 0
+    for words in (["run", library], ["run", f"{library}:other"], ["evidence", library, library]):
+        refused = run(*words)
+        assert refused.code, refused
     checked = run("verify", library)
     assert (checked.code, checked.out.count("fixture")) == (0, 3)
     assert run("verify", library, "--json").json["passed"]
