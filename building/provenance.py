@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..base.errors import DatabaseError
 from ..runtime.manifest import MeasuredSchedule, ProgramSource, Provenance, StoredSchedule
@@ -33,51 +34,74 @@ def of_program(program: Func | Schedule, built: Built, ways: Ways) -> Provenance
         source = ProgramSource("schedule", structural_hash(program.original))
     else:
         source = ProgramSource("program", structural_hash(program))
-    return Provenance(built.origin, stored_schedules(built.choices, ways), source)
+    steady = Steady(ways.database)
+    return Provenance(steady.origin(built.origin), _schedules(built.choices, ways, steady), source)
 
 
 def of_graph(
-    graph: Graph, origin: Origin, choices: Mapping[str, Choice], told: Any, ways: Ways
+    graph: Graph,
+    origin: Origin,
+    choices: Mapping[str, Choice],
+    told: Evidence | PartitionEvidence,
+    ways: Ways,
 ) -> Provenance:
     """That of a graph, with the evidence of its build."""
+    steady = Steady(ways.database)
     return Provenance(
-        origin,
-        stored_schedules(choices, ways),
+        steady.origin(origin),
+        _schedules(choices, ways, steady),
         ProgramSource("graph", graph.digest, graph.importer, dict(graph.rewrites())),
-        steady(told).to_json(),
+        steady.evidence(told).to_json(),
     )
 
 
-def steady(told: Evidence | PartitionEvidence) -> Evidence | PartitionEvidence:
-    """The evidence without what differs from build to build, so that equal builds have equal bytes:
-    the seconds of the build, and what is predicted by the measured rates of a machine."""
-    from ..runtime.evidence import Evidence
+class Steady:
+    """What is said of a build, without what differs from build to build, so that equal builds have
+    equal bytes: the seconds of the build, what is predicted by the measured rates of a machine, and
+    the folders of databases."""
 
-    if isinstance(told, Evidence):
-        return _steady(told)
-    parts = (
-        part if part.kernels is None else replace(part, kernels=_steady(part.kernels))
-        for part in told.parts
-    )
-    return replace(told, parts=tuple(parts))
+    def __init__(self, database: TuningDatabase | None) -> None:
+        places = () if database is None else database.locations
+        self._names = {place: Path(place).name for place in places if "://" not in place}
 
+    def text(self, text: str) -> str:
+        """A text that names files of databases, without their folders."""
+        for place, name in self._names.items():
+            text = text.replace(place, name)
+        return text
 
-def _steady(told: Evidence) -> Evidence:
-    kernels = tuple(
-        replace(
-            kernel, least_seconds=None, bound=None,
-            seconds=kernel.seconds if kernel.schedule == "record" else None,
+    def origin(self, origin: Origin) -> Origin:
+        return replace(origin, detail=self.text(origin.detail))
+
+    def evidence(self, told: Evidence | PartitionEvidence) -> Evidence | PartitionEvidence:
+        from ..runtime.evidence import Evidence
+
+        if isinstance(told, Evidence):
+            return self._of_model(told)
+        parts = (
+            part if part.kernels is None else replace(part, kernels=self._of_model(part.kernels))
+            for part in told.parts
         )
-        for kernel in told.kernels
-    )  # fmt: skip
-    return replace(told, seconds={}, kernels=kernels)
+        return replace(told, parts=tuple(parts))
+
+    def _of_model(self, told: Evidence) -> Evidence:
+        kernels = tuple(
+            replace(
+                kernel, least_seconds=None, bound=None, detail=self.text(kernel.detail),
+                seconds=kernel.seconds if kernel.schedule == "record" else None,
+            )
+            for kernel in told.kernels
+        )  # fmt: skip
+        return replace(told, seconds={}, kernels=kernels)
 
 
-def stored_schedules(choices: Mapping[str, Choice], ways: Ways) -> dict[str, StoredSchedule]:
+def _schedules(
+    choices: Mapping[str, Choice], ways: Ways, steady: Steady
+) -> dict[str, StoredSchedule]:
     """The schedules of kernels by their names, as manifests have them."""
     return {
         name: StoredSchedule(
-            choice.origin,
+            steady.origin(choice.origin),
             choice.trace_text(ways.target),
             _measured(choice, ways),
         )

@@ -21,12 +21,14 @@ from ..base.hints import Hinted
 from ..base.text import aligned, count, printable
 from .artifact import manifest_file, parse_manifest, part_place
 from .fixture import mismatches, recorded
+from .host_memory import HOST_MEMORY
 from .library import ArtifactContent, Loaded, opened
 from .loader import read_content
 from .manifest import Manifest, StoredProgram
+from .signature import WORKSPACE_ALIGNMENT
 from .stored_partition import part_path
 from .target_runtime import runtime_for
-from .weights_file import StoredFile, weights_path
+from .weights_file import Array, StoredFile, weights_path
 
 Outcome = Literal["right", "wrong", "does not run here", "not checked"]
 
@@ -159,7 +161,7 @@ def with_fixtures(files: Sequence[File]) -> tuple[File, ...]:
     """
     code, *others, described = files
     manifest = parse_manifest(bytes(described.content), described.path)
-    held = {file.path: np.frombuffer(file.content, np.uint8) for file in others}
+    held = {file.path: _aligned(np.frombuffer(file.content, np.uint8)) for file in others}
     parts = {
         program.name: {
             n: held[part_path(part_place(code.path, manifest, program.name), n)].tobytes()
@@ -171,8 +173,18 @@ def with_fixtures(files: Sequence[File]) -> tuple[File, ...]:
     content = ArtifactContent(
         manifest, bytes(code.content), held.get(weights_path(code.path)), parts
     )
-    programs = tuple(_recorded(content, program, code.path) for program in manifest.programs)
+    name = Path(code.path.name)  # errors are kept, and equal builds have equal bytes
+    programs = tuple(_recorded(content, program, name) for program in manifest.programs)
     return *files[:-1], manifest_file(replace(manifest, programs=programs), code.path)
+
+
+def _aligned(content: Array) -> Array:
+    """The bytes at an address that weights have where they are mapped."""
+    if content.ctypes.data % WORKSPACE_ALIGNMENT == 0:
+        return content
+    memory: Array = HOST_MEMORY.allocate(content.nbytes)
+    memory[:] = content
+    return memory
 
 
 def _recorded(content: ArtifactContent, program: StoredProgram, path: Path) -> StoredProgram:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,5 +117,7 @@ def _digests(content: memoryview, piece: int) -> tuple[str, ...]:
     pieces = [content[start : start + piece] for start in range(0, content.nbytes, piece)]
     if len(pieces) < 2:
         return tuple(map(digest_of_bytes, pieces))
+    from concurrent.futures import ThreadPoolExecutor  # small weights do without
+
     with ThreadPoolExecutor(min(len(pieces), _THREADS, os.cpu_count() or 1)) as pool:
         return tuple(pool.map(digest_of_bytes, pieces))

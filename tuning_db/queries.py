@@ -87,6 +87,11 @@ class Queries(Hinted):
         """The path or URL (without password) of the database itself, as errors name it."""
         return self._layers[0].location
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Those of the database itself and of its layers."""
+        return tuple(layer.location for layer in self._layers)
+
     def get(self, kind: type[R], id: str) -> R:
         """The record of a kind by its id, from the uppermost layer that has it.
 
