@@ -243,6 +243,12 @@ def test_programs_of_several_products_beside_their_kernels(root: Path) -> None:
     assert rows == {"softmax": "3", "gated": "3"}
 
 
+def test_what_a_deployment_costs(root: Path, tmp_path: Path) -> None:
+    small = ("--kernels", 1, "--weights", 100_000, "--rounds", 1)
+    shown = run(root, "benchmarks.deploy", *small, "--db", tmp_path / "t.db")
+    assert re.findall(r"load of (\w+ \w+)", shown) == ["a kernel", "the 1", "a model", "its weights"]
+
+
 def test_measurements_of_random_shapes(root: Path, tmp_path: Path) -> None:
     wanted = ("--seed", 5, "--count", 2, "--trials", 2, "--db", tmp_path / "t.db")
     shown = run(root, "benchmarks.collect", *wanted)

@@ -19,6 +19,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.base.checked_json import sealed
+from tilewright.codegen.detect import resolve
 from tilewright.runtime import loader
 from tilewright.runtime.artifact import manifest_path, read_manifest
 from tilewright.runtime.fixture import SteadyRandom
@@ -27,6 +28,7 @@ from tilewright.runtime.weights_file import map_weights
 
 from .commands import Run
 from .graph.test_shipping import layers, x_of
+from .measured import put_measured
 from .refusals import refused
 from .test_artifact_files import added, adds, contents
 
@@ -235,6 +237,32 @@ def test_equal_builds_have_equal_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILDER, str(made)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert contents(made) == contents(here)
+
+
+def test_a_database_in_another_folder_gives_equal_bytes(tmp_path: Path) -> None:
+    """Records say when and where they were measured; no folder of this machine is named."""
+    func, target = ops.matmul_func(6, 10, 4), resolve(SERIAL)
+    schedule = tw.Schedule(func)
+    schedule.unroll(schedule.get_loops(schedule.get_block("C"))[2])
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    with tw.TuningDatabase(here / "team.db") as database:
+        put_measured(database, func, target, schedule.trace.to_json(), 1e-3, passed=True)
+    shutil.copytree(here, there)
+    made = []
+    for folder in (here, there):
+        path = folder / "ops.so"
+        programs = [func, adds(1)]
+        tw.build_library(programs, path, SERIAL, folder / "team.db", allow=("record",))
+        made.append({name: file for name, file in contents(folder).items() if "ops" in name})
+    assert made[0] == made[1]
+    assert str(tmp_path).encode() not in b"".join(made[0].values())
+    stored = read_manifest(path).programs[0].provenance.schedules["matmul"]
+    assert stored.origin.kind == "record"
+    assert "team.db" in stored.origin.detail
+    assert stored.measured is not None
+    assert stored.measured.id == stored.origin.record_id
+    assert stored.measured.low <= stored.measured.seconds <= stored.measured.high
 
 
 # Verifying
