@@ -246,7 +246,8 @@ def test_programs_of_several_products_beside_their_kernels(root: Path) -> None:
 def test_what_a_deployment_costs(root: Path, tmp_path: Path) -> None:
     small = ("--kernels", 1, "--weights", 100_000, "--rounds", 1)
     shown = run(root, "benchmarks.deploy", *small, "--db", tmp_path / "t.db")
-    assert re.findall(r"load of (\w+ \w+)", shown) == ["a kernel", "the 1", "a model", "its weights"]
+    loaded = re.findall(r"load of (\w+ \w+)", shown)
+    assert loaded == ["a kernel", "the 1", "a model", "its weights"]
 
 
 def test_measurements_of_random_shapes(root: Path, tmp_path: Path) -> None:

@@ -181,10 +181,14 @@ int main(void) {
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_a_program_in_c_calls_kernels_and_models(library: Path) -> None:
+@pytest.mark.parametrize("kind", ["ops.so", "ops.a"])
+def test_a_program_in_c_calls_kernels_and_models(library: Path, kind: str) -> None:
     folder = library.parent
+    if kind == "ops.a":
+        tw.build_library(programs(), folder / kind, SERIAL, **DEFAULT, object_file=True)
+        (folder / "ops.a.weights").replace(folder / "ops.so.weights")
     (folder / "main.c").write_text(CALLER)
-    command = ["cc", "-Wall", "-Werror", "main.c", "./ops.so", "-o", "main"]
+    command = ["cc", "-Wall", "-Werror", "main.c", f"./{kind}", "-o", "main"]
     subprocess.run(command, cwd=folder, check=True)
     done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=True)
     top = tw.load(library)["few"](np.zeros((2, 16), np.float32))[1][0]
