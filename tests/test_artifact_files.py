@@ -724,6 +724,18 @@ def test_callers_in_c_and_cpp_ask_whether_the_processor_will_do(
     assert called.stdout.split() == expected
 
 
+def test_a_parallel_library_is_not_loaded_without_openmp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "matmul.so"
+    build_library(tw.ops.matmul_func(64, 64, 64), path, "cpu -threads=2", allow=("default",))
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu_runtime.openmp, "load", lambda: None)
+        with pytest.raises(tw.ArtifactError):
+            load(path)
+    load(path).warm_up()
+
+
 PRODUCT = """
 #include "matmul.h"
 int main(void) {
