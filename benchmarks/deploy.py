@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from timeit import timeit
 from typing import Any
@@ -37,7 +38,7 @@ LIBRARY_BYTES = 1 << 20
 """At most, of a library of 24 kernels."""
 WHEEL_BYTES = 400_000
 """At most, of the runtime."""
-SOURCE = Path(__file__).resolve().parent.parent / "packaging/runtime"
+ROOT = Path(__file__).resolve().parent.parent
 _CALLS = 2000
 
 BUILD = """
@@ -105,10 +106,16 @@ def loads(rounds: int, *files: tuple[str, Path]) -> list[list[list[float]]]:
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel of the runtime. Nothing of an earlier build gets into it."""
-    shutil.rmtree(SOURCE / "build", ignore_errors=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    subprocess.run([*command, "-w", folder, SOURCE], check=True)
+    """Build the wheel of the runtime, of a copy: building leaves files beside the sources."""
+    source = folder / "source"
+    for name in ("base", "packaging", "runtime", "target"):
+        ignored = shutil.ignore_patterns("__pycache__", "build")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    shutil.copy(ROOT / "LICENSE", source)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder)]
+    here = find_spec("setuptools") is not None  # else it is downloaded
+    command += ["--no-build-isolation"] if here else []
+    subprocess.run([*command, source / "packaging/runtime"], check=True)
     return next(folder.glob("*.whl"))
 
 
