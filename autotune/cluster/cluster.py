@@ -137,6 +137,7 @@ class Cluster:
         self._workers: dict[str, Worker] = {}
         self._names: dict[str, str] = {}
         self._greeted: dict[str, _Asked] = {}
+        self.free = 0
         self._rests: dict[str, float] = {}
         self._looked = -math.inf
         self._record: TargetRecord | None = None
@@ -174,10 +175,11 @@ class Cluster:
     def do(self, jobs: Iterable[Job], tick: Callable[[], None]) -> Iterator[Done]:
         """Do jobs, on as many workers as there are; each, as soon as it is done.
 
+        A job is taken from `jobs` when a worker is free for it; `free` is then the number of these.
         `tick` is called at least every 0.2 seconds, and gives up by raising. Raises `ClusterError`
         where the scheduler is gone, or no worker is left.
         """
-        work = _Work(self, deque(jobs))
+        work = _Work(self, iter(jobs))
         try:
             while work.goes_on:
                 tick()
@@ -288,25 +290,27 @@ class Cluster:
 class _Work:
     """Jobs that wait, and those that workers have."""
 
-    def __init__(self, cluster: Cluster, jobs: deque[Job]) -> None:
-        self._cluster, self._waiting = cluster, jobs
+    def __init__(self, cluster: Cluster, jobs: Iterator[Job]) -> None:
+        self._cluster, self._jobs = cluster, jobs
+        self._there_are_more = True
+        self._waiting = deque[Job]()
         self._at_work: dict[Worker, tuple[Job, _Asked]] = {}
         self._ready = SimpleQueue[Any]()
         self._idle_since = time.monotonic()
 
     @property
     def goes_on(self) -> bool:
-        return bool(self._waiting or self._at_work)
+        return self._there_are_more or bool(self._waiting or self._at_work)
 
     def step(self) -> Iterator[Done]:
         """Give jobs to free workers, wait a little, and hear what became of others."""
         yield from self._assign()
         if self._at_work:
             self._idle_since = time.monotonic()
-        elif self._waiting and time.monotonic() - self._idle_since > PATIENCE:
+        elif self.goes_on and time.monotonic() - self._idle_since > PATIENCE:
             raise self._cluster.none_left()
         with suppress(Empty):
-            self._ready.get(timeout=_TICK)
+            self._ready.get(timeout=_TICK if self.goes_on else 0)
         for worker, (job, asked) in list(self._at_work.items()):
             if asked.future.done():
                 yield from self._heard(worker, job, asked)
@@ -316,6 +320,11 @@ class _Work:
                 self._cluster.set_aside(worker, f"no answer after {asked.limit:.3g} s")
                 yield from self._lost(worker, job)
 
+    @property
+    def _free(self) -> int:
+        """How many workers have nothing to do."""
+        return sum(worker not in self._at_work for worker in self._cluster.workers)
+
     def give_up(self) -> None:
         """Nobody waits for the answers any more."""
         for _, asked in self._at_work.values():
@@ -323,6 +332,13 @@ class _Work:
 
     def _assign(self) -> Iterator[Done]:
         """Give jobs to the workers that have none. One that only a worker can do ends with it."""
+        while (free := self._free - len(self._waiting)) > 0 and self._there_are_more:
+            self._cluster.free = free
+            job = next(self._jobs, None)
+            if job is None:
+                self._there_are_more = False
+            else:
+                self._waiting.append(job)
         for job in list(self._waiting):
             if job.on is not None and not self._cluster.has(job.on):
                 self._waiting.remove(job)

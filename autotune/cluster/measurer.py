@@ -69,6 +69,7 @@ class ClusterMeasurer:
             "tolerance": tolerance,
             "step_modules": [*modules],
         }
+        self._asking = 0.0
         self._kept = set[str]()
         self._sentinel: BuildRequest | None = None
         self._sentinels = Sentinels()
@@ -95,7 +96,21 @@ class ClusterMeasurer:
 
         See `Measurer.measure`. The time to beat is the best when a worker begins with its part.
         """
-        best = best_seconds
+        return self.stream(requests, best_seconds, lambda _: (), meanwhile)
+
+    def stream(
+        self,
+        first: Sequence[BuildRequest],
+        best_seconds: float | None,
+        more: Callable[[int], Sequence[BuildRequest]],
+        meanwhile: Iterable[None] = (),
+    ) -> Iterator[Numbered]:
+        """As `measure`, of `first` and what is asked for when workers are free.
+
+        `more` is called with a number of schedules, and returns at most so many, which are numbered
+        on; none is the end.
+        """
+        best, requests = best_seconds, list(first)
 
         def ask(numbers: Sequence[int]) -> str:
             sentinel = None if self._sentinel is None else list(self._sentinel)
@@ -114,12 +129,22 @@ class ClusterMeasurer:
                 raise Disturbed(slow)
             return found
 
-        count = len(requests)
-        size = max(1, min(PART, -(-count // self.width)))
-        parts = [range(n, min(n + size, count)) for n in range(0, count, size)] or [range(0)]
-        jobs = [Job(part, ask, read, self._limit(len(part))) for part in parts]
-        done = self._cluster.do(jobs, self._tick(meanwhile))
-        for each in self._timed(done):
+        def jobs() -> Iterator[Job]:
+            begin, end, workers = 0, len(requests), self.width
+            while True:
+                size = max(1, min(PART, -(-(end - begin) // workers)))
+                for n in range(begin, max(end, begin + 1), size):  # the reference alone, if none
+                    part = range(n, min(n + size, end))
+                    yield Job(part, ask, read, self._limit(len(part)))
+                began = time.monotonic()
+                begin, workers = end, self._cluster.free
+                requests.extend(more(PART * workers))
+                end = len(requests)
+                self._asking += time.monotonic() - began
+                if end == begin:
+                    return
+
+        for each in self._timed(self._cluster.do(jobs(), self._tick(meanwhile))):
             for number, result in self._results(each, requests):
                 yield number, result
                 seconds = result.seconds
@@ -240,9 +265,9 @@ class ClusterMeasurer:
     def _timed(self, done: Iterator[Done]) -> Iterator[Done]:
         """Count the time of waiting for jobs."""
         while True:
-            began, before = time.monotonic(), self.seconds_meanwhile
+            began, before = time.monotonic(), self.seconds_meanwhile + self._asking
             each = next(done, None)
-            other = self.seconds_meanwhile - before
+            other = self.seconds_meanwhile + self._asking - before
             self.seconds_running += time.monotonic() - began - other
             if each is None:
                 return

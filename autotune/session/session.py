@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
@@ -26,13 +26,14 @@ from ...tuning_db.values import (
     ScheduleRecord,
     SessionStatus,
 )
+from ..cluster.measurer import ClusterMeasurer
 from ..config import TuneConfig
 from ..measure.any_measurer import AnyMeasurer
 from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..result import BestResult, Spent, TuneResult, instead_text
-from ..search.search import Candidate, Search
+from ..search.search import Candidate, Observation, Search
 from .budget import Meter
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison, Rival, Rivals, WrongResults
@@ -43,6 +44,8 @@ from .own_sketches import OwnRules, OwnSchedules
 from .recorder import Recorder
 
 _log = logging.getLogger(__name__)
+STREAMED = 4
+"""Batches of a step on a cluster: it waits for the slowest worker once, and looks at the drift."""
 _SILENCE = 1.0
 _STEP = 0.2
 """Seconds of a pause between looks at interrupts and the time."""
@@ -126,6 +129,12 @@ class Tuning:
         """The time of the best schedule; `None` while none is known."""
         return None if self.best is None else self.best.seconds
 
+    @property
+    def most(self) -> int:
+        """How many candidates a step should have: a batch, or several that a cluster streams."""
+        width = self.measurer.width
+        return self.config.batch * width * (1 if width == 1 else STREAMED)
+
     def begin(self) -> None:
         """Announce the session to the callback."""
         workload, target = self.recorder.subject.workload, self.recorder.subject.target
@@ -151,9 +160,7 @@ class Tuning:
         self._at_work = True
         try:
             self._tick()
-            began = time.monotonic()
-            candidates = self.search.ask(most)
-            self.search_seconds += time.monotonic() - began
+            candidates = self._ask(min(most, self.config.batch * self.measurer.width))
             if not candidates:
                 trials = self._outcomes.total()
                 tried = count(trials, "trial")
@@ -161,7 +168,7 @@ class Tuning:
                 return
             self._batches += 1
             self._tell(Batch(self._batches, len(candidates), self._elapsed()))
-            self._measure(candidates)
+            self._measure(candidates, most)
             self._watch_drift()
         finally:
             took = self._rest()
@@ -281,13 +288,42 @@ class Tuning:
             what = "building" if started else "building, and running the unscheduled program"
             self._tell(Waiting(what, self._elapsed()))
 
-    def _measure(self, candidates: Sequence[Candidate]) -> None:
-        requests = [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]
+    def _ask(self, count: int) -> list[Candidate]:
+        began = time.monotonic()
+        candidates = self.search.ask(count)
+        self.search_seconds += time.monotonic() - began
+        return candidates
+
+    def _learn(self, observed: list[Observation]) -> None:
+        began = time.monotonic()
+        self.search.learn(observed)
+        self.search_seconds += time.monotonic() - began
+        observed.clear()
+
+    def _measure(self, candidates: list[Candidate], most: int) -> None:
+        """Measure candidates. A cluster is given others, at most so many, while these are at work.
+
+        They are added to `candidates`.
+        """
+        observed = list[Observation]()
+
+        def more(count: int) -> list[BuildRequest]:
+            left = most - len(candidates)
+            if left <= 0:
+                return []
+            self._learn(observed)
+            deque(self.search.explore(), maxlen=0)
+            new = self._ask(min(count, left))
+            candidates.extend(new)
+            return _requests(new)
+
         last = self.meter.trials_left == len(candidates)
-        results = self.measurer.measure(
-            requests, self.best_seconds, () if last else self.search.explore()
-        )
-        observed = []
+        if isinstance(self.measurer, ClusterMeasurer):
+            results = self.measurer.stream(_requests(candidates), self.best_seconds, more)
+        else:
+            results = self.measurer.measure(
+                _requests(candidates), self.best_seconds, () if last else self.search.explore()
+            )
         for number, first in results:
             candidate = candidates[number]
             measured, written = first, self._record(candidate, first)
@@ -299,9 +335,7 @@ class Tuning:
             observed.append(
                 candidate.observed(measured.outcome, min(measured.samples, default=None))
             )
-        began = time.monotonic()
-        self.search.learn(observed)
-        self.search_seconds += time.monotonic() - began
+        self._learn(observed)
 
     def _record(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
         return self.recorder.trial(
@@ -464,3 +498,7 @@ class Tuning:
     @property
     def _name(self) -> str:
         return self.recorder.subject.workload.name
+
+
+def _requests(candidates: Sequence[Candidate]) -> list[BuildRequest]:
+    return [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]

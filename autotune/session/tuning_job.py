@@ -388,6 +388,5 @@ def _measure(
             return futile
         tuning = tunings[going[most_promising(progress, shares)]]
         untried = sum(not each.trials for each in progress)
-        size = tuning.config.batch * tuning.measurer.width
-        tuning.step(meter.batch(size, among=max(1, untried)))
+        tuning.step(meter.batch(tuning.most, among=max(1, untried)))
     return spent
