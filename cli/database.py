@@ -373,9 +373,8 @@ def sync(
     if as_json:
         print_json(synced._asdict())
         return
-    for new, location in ((synced.received, first), (synced.sent, second)):
-        typer.echo(f"{masked_url(location)}: ", nl=False)
-        print_new(new, as_json=False)
+    print_new(synced.received, as_json=False, what="received")
+    print_new(synced.sent, as_json=False, what="sent")
 
 
 @app.command()

@@ -241,13 +241,13 @@ def _facts_of_best(result: TuneResult) -> dict[str, object]:
     }
 
 
-def print_new(new: Mapping[str, int], as_json: bool) -> None:
+def print_new(new: Mapping[str, int], as_json: bool, what: str = "new") -> None:
     if as_json:
         print_json(new)
         return
     from ..tuning_db.removal import counted
 
-    print_text(f"new: {counted({kind: n for kind, n in new.items() if n}) or 'nothing'}")
+    print_text(f"{what}: {counted({kind: n for kind, n in new.items() if n}) or 'nothing'}")
 
 
 def print_assessment(report: Report) -> None:

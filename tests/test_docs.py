@@ -40,9 +40,11 @@ from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.importers import user_operators
 from tilewright.schedule import PRIMITIVES
 from tilewright.target import CPUS
+from tilewright.tuning_db.journal import STATE
 
 from .codegen.cuda.emulated import emulated_device
 from .instruction_sets import forgotten
+from .tuning_db.conftest import binaries, server
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -53,6 +55,8 @@ PEERS = ("distributed", "jax", "numba", "torch", "triton", "tvm")
 """Libraries whose code pages show beside ours, which are not installed everywhere."""
 SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
 """The commands of pages, and smaller ones that are run here instead."""
+SERVER = "postgresql+psycopg://db.example/tuning"
+"""The database of pages that is on a server."""
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 """The environment in which commands print plain text of one width."""
 
@@ -223,6 +227,17 @@ def device_of(path: Path) -> AbstractContextManager[object]:
     return emulated_device()
 
 
+@pytest.fixture
+def server_of_a_page() -> Iterator[str]:
+    """The URL of an empty database on a server of its own, on which pages may make roles."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL on this machine")
+    pytest.importorskip("psycopg")
+    with server(programs) as url:
+        yield url
+
+
 def page_name(path: Path) -> str:
     return path.relative_to(DOCS).with_suffix("").as_posix()
 
@@ -231,7 +246,9 @@ def page_name(path: Path) -> str:
 @pytest.mark.parametrize(
     "path", [path for path in PAGES if path.parent != REFERENCE], ids=page_name
 )
-def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     if (
         path.stem in {"deploy", "deployment", "targets", "write_a_target"}
         and platform.machine() != "x86_64"
@@ -246,6 +263,9 @@ def test_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pytest.importorskip("onnx")
     if path.stem == "partitions":
         pytest.importorskip("onnxruntime")
+    if path.stem == "share_a_server":
+        monkeypatch.setenv(STATE, str(tmp_path / "state"))
+        monkeypatch.setitem(SMALLER, SERVER, request.getfixturevalue("server_of_a_page"))
     if path.stem == "frameworks":
         pytest.importorskip("torch")
         warnings.simplefilter("ignore")  # of PyTorch, about itself

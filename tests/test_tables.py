@@ -101,6 +101,8 @@ WITHOUT_GOLDEN = {
     "verify": "tests/test_libraries.py reads it",
     "run": "it prints times; tests/test_cli_models.py reads it",
     "report": "it writes a page for browsers, and prints the name of its file",
+    "db roles": "it prints SQL, of a server; tests/tuning_db/test_roles.py runs it",
+    "db sync": "docs/howto/share_a_server.md has its two lines, which are as those of merge",
     "db export": "it prints JSON lines, of any width",
 }
 STATUS = {"tune-several": 1, "check": 1, "evidence": 1}

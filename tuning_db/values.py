@@ -114,7 +114,7 @@ class Digested(Record):
     @cached_property
     def id(self) -> str:
         """SHA-256 hex digest of the content as canonical JSON."""
-        values = ((name, getattr(self, name)) for name in _in_id(type(self)))
+        values = ((name, getattr(self, name)) for name in _in_id(self.kind))
         later = self.added_later
         content = ",".join(
             f'"{name}":{self.text_of(name, value)}'
@@ -136,9 +136,10 @@ class Digested(Record):
 
 
 @cache
-def _in_id(kind: type[Digested]) -> list[str]:
+def _in_id(kind: str) -> list[str]:
     """The fields that the id of a kind is of, in the order of canonical JSON."""
-    return sorted(f.name for f in dataclasses.fields(kind) if f.name not in kind.outside_id)
+    outside: frozenset[str] = getattr(KINDS[kind], "outside_id", frozenset())
+    return sorted(field_types(kind).keys() - outside)
 
 
 @dataclass(frozen=True, repr=False)

@@ -71,6 +71,7 @@ def test_what_is_measured_meanwhile_arrives_once(
     team: TuningDatabase, proxy: Proxy, state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with TuningDatabase(proxy.url) as far, journalled(far) as db:
+        assert isinstance(db, JournalledDatabase)
         db.put(*BASE, *verified(8, 1.0))
         session = db.start_session(
             MATMUL.id, CPU.id, trials=9, seconds=None, seed=0, search={}, model={}
@@ -83,13 +84,13 @@ def test_what_is_measured_meanwhile_arrives_once(
             best = db.best(MATMUL.id, CPU, LLVM)
             assert best is not None
             assert best.schedule.id == schedule(8).id
-            assert db.unreachable
+            assert (db.unreachable, db.waits) == (True, True)
         assert db.put(schedule(9)) == 0
         assert len(db.measurements(session=SESSION.id)) == 6
         assert len(arrived(team)) == 1
         proxy.join()
         db.put(schedule(7), measurement(7, 0.4))
-        assert not db.unreachable
+        assert (db.unreachable, db.waits) == (False, False)
         assert len(arrived(team)) == 7
         db.finish_session(session.id)
     assert team.get(Session, session.id).status is SessionStatus.FINISHED
@@ -178,11 +179,10 @@ def test_what_the_server_refuses_later_waits_too(
         with read_only(team):
             opened.close()  # new connections have it
             db.put(measurement(8, 2.0))
-            assert not db.unreachable
-            assert db.waits
+            assert (db.unreachable, db.waits) == (False, True)
         opened.close()
         db.put(measurement(8, 3.0))
-        assert not db.waits
+        assert (db.unreachable, db.waits) == (False, False)
     assert len(arrived(team)) == 3
 
 
