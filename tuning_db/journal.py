@@ -29,7 +29,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, true
 
 from ..base.errors import DatabaseError
 from ..base.text import count
@@ -58,7 +58,8 @@ _log = logging.getLogger(__name__)
 def journalled(database: TuningDatabase) -> Iterator[TuningDatabase]:
     """The database, beside a journal where it is on a server; one of a file is as it is.
 
-    What earlier processes left waiting for it is sent first. What still waits in the end is kept,
+    Where none can be kept, a warning says so, and the database is as it is too. What earlier
+    processes left waiting for it is sent first. What still waits in the end is kept,
     and a warning says how to send it.
     """
     if database._layers[0].engine.dialect.name == "sqlite":
@@ -68,7 +69,17 @@ def journalled(database: TuningDatabase) -> Iterator[TuningDatabase]:
         deliver_waiting(database)
     except DatabaseError as error:
         _log.warning("what waits for %s is not sent now: %s", database.location, error)
-    beside = JournalledDatabase(database)
+    try:
+        beside = JournalledDatabase(database)
+    except (OSError, DatabaseError) as error:
+        _log.warning(
+            "no journal can be kept in %s, and a session ends where %s gets out of reach: %s",
+            _folder(),
+            database.location,
+            error,
+        )
+        yield database
+        return
     try:
         yield beside
     finally:
@@ -204,6 +215,9 @@ class JournalledDatabase(TuningDatabase):
         state = self._team.resume_session(session, preparing=preparing, elapsed=elapsed)
         with self._team._layers[0].reading() as source, Opened.writing(self._journal) as connection:
             write(connection, _of_session(source, state), repin=False)
+            if not self.waits:  # all of it is there already
+                rows = {kind: select(func.max(_ROW)).select_from(TABLES[kind]) for kind in KINDS}
+                self._sent = {kind: connection.scalar(last) or 0 for kind, last in rows.items()}
         self._arrived = True
         return state
 
@@ -254,7 +268,7 @@ class JournalledDatabase(TuningDatabase):
     def _send_on(self) -> None:
         """Send what waits, if it is time to try. Raises only while nothing has arrived."""
         with self._sending:
-            if time.monotonic() < self._next_try:
+            if self._arrived and time.monotonic() < self._next_try:
                 return
             try:
                 sent = self._send()
