@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.base.errors import ModelError, UnsupportedError
+from tilewright.base.errors import GuardError, ModelError, UnsupportedError
 from tilewright.building.build_model import build_graph
 from tilewright.codegen.detect import resolve
 from tilewright.graph.builder import Builder
@@ -191,6 +191,25 @@ def test_an_embedding_and_indices() -> None:
     check(lambda x, i: x.index_put((i,), torch.ones(6)), torch.randn(3, 6), torch.tensor([2, 0]))
 
 
+@pytest.mark.parametrize(("times", "error"), [(1, True), (2, False), (3, True)])
+@pytest.mark.parametrize("scatter", [False, True])
+def test_a_mask_that_takes_more_or_fewer_values(scatter: bool, times: int, error: bool) -> None:
+    """`masked_scatter` leaves what it does not need; nothing writes what is not there."""
+
+    def put(x: Any, mask: Any) -> Any:
+        values = torch.tensor([5.0, 6.0])
+        return x.masked_scatter(mask, values) if scatter else x.index_put((mask,), values)
+
+    x, two = torch.zeros(4), torch.tensor([False, True, True, False])
+    model = tw.build(exported(put, x, two), "cpu -threads=1")
+    mask = torch.arange(4) % 4 < times
+    if error and not (scatter and times < 2):
+        with pytest.raises(GuardError):
+            model(x, mask)
+    else:
+        np.testing.assert_array_equal(model(x, mask), put(x, mask))
+
+
 X = torch.tensor([[-2.5, -1.0, -0.0, 0.4], [1.5, 7.0, 30.0, -9.0]])
 N = torch.tensor([[-7, 7, 5, -5], [1, 2, -3, 8]])
 
@@ -247,6 +266,26 @@ def reduced_scatters(x: Any, n: Any) -> Any:
     return (*floats, n.scatter_reduce(1, at, n.flip(1), "mean", include_self=False))
 
 
+def scatters_of_bool(x: Any, n: Any) -> Any:
+    at, source, kinds = n.abs() % 4, n.flip(1) > 0, ("sum", "prod", "amax", "amin")
+    return [
+        (x > 0).scatter_reduce(1, at, source, kind, include_self=own)
+        for kind in kinds
+        for own in (False, True)
+    ]
+
+
+def masked_puts(x: Any, n: Any) -> Any:
+    many, rows = torch.arange(5.0), n[:, 1] > 0  # so many are positive
+    return (
+        x.index_put((n > 0,), many),
+        x.index_put((n > 0,), many, accumulate=True),
+        x.index_put((rows,), x[:1] + 1),
+        x.index_put((rows,), x[0] + 1, accumulate=True),
+        x.index_put((n > -9,), torch.ones(1)),
+    )
+
+
 def windows(x: Any, _: Any) -> Any:
     image = x.repeat(5, 2)[None].sin()
     pool = torch.nn.functional
@@ -266,6 +305,8 @@ def windows(x: Any, _: Any) -> Any:
         lambda x, n: (x.unfold(1, 3, 1), n.unfold(0, 2, 2), x.as_strided((2, 2), (3, 2), 1)),
         lambda x, n: x.slice_scatter(x[:, :2] + 1, 1, 0, 4, 2),
         reduced_scatters,
+        scatters_of_bool,
+        masked_puts,
         windows,
         lambda x, n: (*x.cummax(1), *n.cummin(0), x.logcumsumexp(1)),
         lambda x, n: (torch.lgamma(x * 0.73), torch.digamma(x * 0.73), torch.erfc(x / 8)),

@@ -85,10 +85,7 @@ def index_put(
 ) -> Value:
     first, *others = indices
     if first is not None and first.dtype == "bool" and not others:
-        if values.type.size != 1 or accumulate:
-            raise Unsupported(Reason.DATA_DEPENDENT, "a mask says which elements are written")
-        where = reshaped(b, first, (*first.shape, *(1,) * (x.type.rank - first.type.rank)))
-        return b.add("where", where, reshaped(b, cast_to(b, values, out.dtype), ()), x)
+        return _masked_put(b, x, first, cast_to(b, values, out.dtype), accumulate=accumulate)
     axes = [d for d, value in enumerate(indices) if value is not None]
     if not axes:
         raise Unsupported(Reason.ATTRIBUTE, "no dimension is indexed")
@@ -110,6 +107,37 @@ def index_put(
     return b.add("transpose", written, axes=tuple(order.index(d) for d in range(x.type.rank)))
 
 
+_OF_BOOL = {"add": "max", "max": "max", "mul": "min", "min": "min"}
+"""Reductions of 0 and 1 that are those of bool."""
+
+
+def _masked_put(b: Builder, x: Value, mask: Value, values: Value, *, accumulate: bool) -> Value:
+    """Write one value to all blocks of `x` where a mask is true, or to each the next one of as many
+    as there are."""
+    block = x.shape[mask.type.rank :]
+    own = (*mask.shape, *(1,) * len(block))
+    if values.type.rank > len(block) and values.shape[0] != 1:
+        count = values.shape[0]
+        if not count or not x.type.size:
+            raise Unsupported(Reason.DATA_DEPENDENT, "a mask says whether nothing is written")
+        flat = cast_to(b, reshaped(b, mask, (mask.type.size,)), "int64")
+        known = b.add("equal", b.add("sum", flat, axes=(0,)), b.constant(count, "int64"))
+        # Where there are more values, or fewer, no index is in range.
+        beyond = b.add("where", known, b.constant(0, "int64"), b.constant(count, "int64"))
+        places = b.add("add", _ordinals(b, flat), beyond)
+        values = b.add("broadcast_to", values, shape=(count, *block))
+        values = reshaped(b, b.add("take", values, places, axis=0), x.shape)
+    elif values.type.rank > len(block):
+        values = reshaped(b, values, values.shape[values.type.rank - len(block) :])
+    written = b.add("add", x, values) if accumulate else values
+    return b.add("where", reshaped(b, mask, own), written, x)
+
+
+def _ordinals(b: Builder, flat: Value) -> Value:
+    """Of each 1 how many are before it, and 0 of each 0."""
+    return b.add("multiply", b.add("accumulate", flat, axis=0, exclusive=True), flat)
+
+
 def _scattered(
     b: Builder,
     out: TensorType,
@@ -129,8 +157,13 @@ def _scattered(
         updates = reshaped(b, as_value(b, source, out.dtype), (1,))
         made = _scattered(b, own.type, own, dim, at, updates, reduction, include_self=include_self)
         return reshaped(b, made, ())
-    if x.dtype == "bool" and reduction != "none":
-        raise Unsupported(Reason.DTYPE, f"{reduction} of bool")
+    if x.dtype == "bool" and reduction in _OF_BOOL:
+        own, given = cast_to(b, x, "uint8"), as_value(b, source, "bool")
+        made = _scattered(
+            b, own.type, own, dim, index, cast_to(b, given, "uint8"), _OF_BOOL[reduction],
+            include_self=include_self,
+        )  # fmt: skip
+        return cast_to(b, made, "bool")
     axis = in_rank(dim, x.type.rank)
     updates = as_value(b, source, out.dtype)
     if updates.type.rank:
@@ -245,9 +278,8 @@ def masked_scatter(b: Builder, out: TensorType, x: Value, mask: Value, source: V
         return b.add("broadcast_to", x, shape=out.shape)
     own = b.add("broadcast_to", mask, shape=out.shape)
     flat = cast_to(b, reshaped(b, own, (out.size,)), "int64")
-    places = b.add("accumulate", flat, axis=0, exclusive=True)
-    places = b.add("minimum", places, b.constant(source.type.size - 1, "int64"))
-    taken_ = b.add("take", reshaped(b, source, (source.type.size,)), places, axis=0)
+    given = reshaped(b, source, (source.type.size,))
+    taken_ = b.add("take", given, _ordinals(b, flat), axis=0)
     return b.add("where", own, reshaped(b, taken_, out.shape), x)
 
 
