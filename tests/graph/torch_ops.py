@@ -7,8 +7,8 @@ or crashed; `unexported` are those that PyTorch itself does not export. The refe
 runs all of them, and kernels those of every `--compiled`th operator.
 
 `torch_verdicts.txt` has the operators by verdict: that of their worst sample. It is an error if one
-that was right no longer is; `--write` writes the file anew, after a run of all. `--only REGEX`
-takes some, `--list wrong` prints them with the reasons. PyTorch's list needs `pip install
+that was right no longer is; `--write` writes the file anew. `--only REGEX` takes some, and the file
+keeps the others, `--list wrong` prints them with the reasons. PyTorch's list needs `pip install
 expecttest`.
 """
 
@@ -230,8 +230,6 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"write {RECORDED.name} anew")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
-    if given.write and given.only:
-        parser.error("--write is for a run of all operators")
     found: list[Outcome] = []
     with get_context("spawn").Pool(given.jobs, _prepare) as pool:
         tried = jobs(given.only, given.samples, given.compiled)
@@ -250,9 +248,11 @@ def main() -> int:
         print(f"{title}: {share}:", ", ".join(f"{kind} {counts[kind]:,}" for kind in RANKS))
     for reason, count in reasons(found).most_common(given.reasons):
         print(f"{count:6} {reason}")
-    lost = regressions(verdicts, recorded(RECORDED)["right"] if RECORDED.exists() else set())
+    before = recorded(RECORDED) if RECORDED.exists() else {}
+    lost = regressions(verdicts, before.get("right", set()))
     if given.write:
-        record(verdicts, RECORDED)
+        kept = {n: kind for kind, names in before.items() for n in names} if given.only else {}
+        record(kept | verdicts, RECORDED)
     for name in lost:
         print(f"was right: {name}")
     bad = {"wrong", "crashed"} & set(verdicts.values())

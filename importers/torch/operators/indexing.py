@@ -129,7 +129,8 @@ def _masked_put(b: Builder, x: Value, mask: Value, values: Value, *, accumulate:
         values = reshaped(b, b.add("take", values, places, axis=0), x.shape)
     elif values.type.rank > len(block):
         values = reshaped(b, values, values.shape[values.type.rank - len(block) :])
-    written = b.add("add", x, values) if accumulate else values
+    together = "logical_or" if x.dtype == "bool" else "add"
+    written = b.add(together, x, values) if accumulate else values
     return b.add("where", reshaped(b, mask, own), written, x)
 
 
