@@ -106,8 +106,7 @@ def kept_model(graph: Graph, ways: Ways) -> KeptModel | None:
         return None
     for name in {node.operator for node in nodes_of(graph)}:
         record = find(name)
-        made = record.lower or record.program
-        if made is not None and made.__module__.partition(".")[0] != package:
+        if record.outside:
             return None
     return KeptModel(_shared(folder), _key(graph, ways), ways, _types(graph))
 

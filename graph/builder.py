@@ -85,6 +85,12 @@ class Builder:
         node = self.producers.get(value)
         return node if node is not None and node.operator == operator else None
 
+    def has(self, value: object) -> bool:
+        """Whether it is a value of this graph."""
+        if isinstance(value, Constant):
+            return self._constants.get(value.digest) is value
+        return value in self.producers or any(value is given for given in self.inputs.values())
+
     def origin(self, value: Value, operator: str) -> Node | None:
         """The node that computes a value, or of which a constant is the result, as `producer`."""
         node = self.producers.get(value) or self._folded_from.get(value)
@@ -127,13 +133,20 @@ class Builder:
         )
         node = Node(name, inputs, attributes, outputs)
         for rule in (*self.rules.get(name, ()), *self.rules.get(record.kind, ())):
-            answer = rule(self, node)
-            if answer is not None:
-                self.applied[rule.__name__] += 1
-                values = (answer,) if isinstance(answer, Value) else tuple(answer)
-                same = tuple(v.type for v in values) == types
-                assert same, f"{rule.__name__}: {values} for {node}"
-                return values
+            try:
+                answer = rule(self, node)
+            except ModelError:
+                if not record.outside:
+                    raise
+                continue  # it takes no other operands than it was given
+            if answer is None:
+                continue
+            values = (answer,) if isinstance(answer, Value) else tuple(answer)
+            if tuple(v.type for v in values) != types:
+                assert record.outside, f"{rule.__name__}: {values} for {node}"
+                continue
+            self.applied[rule.__name__] += 1
+            return values
         self._nodes[key] = node
         for output in outputs:
             self.producers[output] = node
@@ -156,7 +169,7 @@ class Builder:
         arrays = [value.data for value in inputs if isinstance(value, Constant)]
         try:
             with np.errstate(all="ignore"):
-                results = record.evaluate(arrays, attributes)
+                results = record.evaluate(arrays, attributes, types)
         except IndexError as error:
             raise ModelError("{0}: {1}", record.name, error) from error
         pairs = zip(results, types, strict=True)

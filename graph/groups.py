@@ -169,7 +169,9 @@ class _Division:
 
     def _joins(self, node: Node, start: Node) -> bool:
         """Whether a node may be computed where the group of `start` has its result."""
-        if kind(node) not in _FREE or node.output.type.size != start.outputs[0].type.size:
+        if kind(node) not in _FREE or len(node.outputs) > 1:
+            return False
+        if node.output.type.size != start.outputs[0].type.size:
             return False
         return len(self.members[self.leader[node]]) == 1
 
@@ -192,6 +194,8 @@ class _Division:
             if producer is None or producer not in self.leader or self.leader[producer] is own:
                 continue
             if value in self.kept or len(self.members[self.leader[producer]]) > 1:
+                continue
+            if len(producer.outputs) > 1:  # other groups may need another one before this one runs
                 continue
             readers = self.graph.consumers[value]
             if not all(self._in(reader, own) for reader in readers):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import ModelError
-from .ir import Attributes, Constant, Graph, Node, Value
+from .ir import Attributes, Constant, Graph, Node, TensorType, Value
 from .operator import Limits, Operator, find
 
 
@@ -39,8 +39,24 @@ def open_limits(graph: Graph) -> Mapping[Node, Sequence[tuple[Value, Limits]]]:
 def _limited(
     record: Operator, inputs: Sequence[Value], attributes: Attributes
 ) -> Iterator[tuple[Value, Limits]]:
-    for limits in record.limits(*(v.type for v in inputs), **attributes):
+    types = [value.type for value in inputs]
+    for limits in record.called("limits", record.limits, *types, **attributes):
+        if record.outside:
+            _check(record, types, limits)
         yield inputs[limits.operand], limits
+
+
+def _check(record: Operator, types: Sequence[TensorType], limits: object) -> None:
+    """Raise `ModelError` for limits, as a user's operator says them, of what is no operand."""
+    if isinstance(limits, Limits) and 0 <= limits.operand < len(types):
+        type, column = types[limits.operand], limits.column
+        columns = type.shape[-1] if type.shape else 0
+        if dtypes.is_integer(type.dtype) and (column is None or 0 <= column < columns):
+            return
+    raise ModelError(
+        "{0}: its limits: {1!r:.120} are not those of indices among {2}",
+        record.name, limits, ", ".join(map(str, types)),
+    )  # fmt: skip
 
 
 def _holds(graph: Graph, value: Value, limits: Limits) -> bool:

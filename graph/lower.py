@@ -70,11 +70,11 @@ def _form(group: Group) -> str:
 def _programmed(group: Group) -> Func | None:
     """The program of a node that is one by itself."""
     (node, *others) = group.nodes
-    program = find(node.operator).program
-    if program is None or others:
+    record = find(node.operator)
+    if record.program is None or others:
         return None
-    func = program(*(v.type for v in node.inputs), **node.attributes)
-    return replace(func, name="group")
+    given, made = ([value.type for value in values] for values in (node.inputs, node.outputs))
+    return replace(record.programmed(given, node.attributes, made), name="group")
 
 
 def kernels_of(graph: Graph) -> dict[Func, int]:
@@ -108,8 +108,8 @@ def _formulas(group: Group) -> Func:
                 tensors[value] = _written(value)
         if record.lower is None:
             raise UnsupportedError("{0} has no kernel", node.operator, reasons=[node.operator])
-        made = record.lower(*(tensors[v] for v in node.inputs), **node.attributes)
-        results = (made,) if isinstance(made, Tensor) else tuple(made)
+        types = [value.type for value in node.outputs]
+        results = record.lowered([tensors[v] for v in node.inputs], node.attributes, types)
         tensors.update(zip(node.outputs, results, strict=True))
     parameters += [tensors[v] for v in group.outputs]
     return te.func(parameters, name="group")

@@ -20,16 +20,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from operator import index
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import IRError, ModelError, similar
+from ..base.errors import IRError, ModelError, TilewrightError, similar
 from ..tir import te
-from ..tir.ir import Func
+from ..tir.ir import Buffer, Func
 from ..tir.te import Tensor
+from ..tir.visit import stored_buffers
 from .ir import Attributes, Node, TensorType
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -91,6 +93,8 @@ class Operator:
     outputs. It is a kernel of its own.
     `limits` takes types and attributes, and returns those of indices. A kernel has any result for
     others, but stays within its operands.
+    `outside`: it is a user's. What its functions return is checked, and what they raise is told as
+    an error of the operator.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Operator:
     source: Callable[..., Any] = field(default=lambda *_: None)
     program: Callable[..., Func] | None = None
     limits: Callable[..., Sequence[Limits]] = field(default=lambda *_, **__: ())
+    outside: bool = False
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -169,23 +174,124 @@ class Operator:
         """
         try:
             if self.infer is not None:
-                found = self.infer(*inputs, **attributes)
-                found = (found,) if isinstance(found, TensorType) else tuple(found)
-                unknown = self.kind is Kind.FOREIGN
-                return tuple(checked_size(type, unknown=unknown) for type in found)
-            assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
-            made = self.lower(*map(placeholder, inputs), **attributes)
+                found = self.called("infer", self.infer, *inputs, **attributes)
+            else:
+                assert self.lower is not None, f"{self.name} has neither `infer` nor `lower`"
+                operands = map(placeholder, inputs)
+                found = self._types_of(self.called("lowering", self.lower, *operands, **attributes))
+            found = (found,) if isinstance(found, TensorType) else tuple(found)
         except (IRError, *_MISUSE) as error:
             taken = ", ".join(map(str, inputs))
             raise ModelError("{0}({1}): {2}", self.name, taken, error) from error
-        made = (made,) if isinstance(made, Tensor) else made
-        return tuple(checked_size(TensorType(t.dtype, tuple(t.extents))) for t in made)
+        if self.outside:
+            found = tuple(self._own_type(type, inputs) for type in found)
+        unknown = self.kind is Kind.FOREIGN
+        return tuple(checked_size(type, unknown=unknown) for type in found)
 
-    def evaluate(self, arrays: Sequence[Array], attributes: Attributes) -> tuple[Array, ...]:
-        """The outputs as numpy arrays."""
-        found = self.reference(*arrays, **attributes)
+    def lowered(
+        self, operands: Sequence[Tensor], attributes: Attributes, types: Sequence[TensorType]
+    ) -> tuple[Tensor, ...]:
+        """The results as `te` tensors. Raises `ModelError` if they are not of these types."""
+        assert self.lower is not None, f"{self.name} has no lowering"
+        made = self.called("lowering", self.lower, *operands, **attributes)
+        self._require("lowering", self._types_of(made), types)
+        return (made,) if isinstance(made, Tensor) else tuple(made)
+
+    def programmed(
+        self, inputs: Sequence[TensorType], attributes: Attributes, types: Sequence[TensorType]
+    ) -> Func:
+        """The program of an operator that is one.
+
+        Raises `ModelError` if its parameters are not the inputs, which it reads, and the outputs,
+        which it writes, of these types.
+        """
+        assert self.program is not None, f"{self.name} is no program"
+        func = self.called("program", self.program, *inputs, **attributes)
+        if not isinstance(func, Func):
+            raise ModelError(
+                "{0}: expected a Func of its program, found {1!r:.80}", self.name, func
+            )
+        written = stored_buffers(func.body)
+        found = [
+            (p in written, TensorType(p.dtype, p.shape) if isinstance(p, Buffer) else p)  # type: ignore[arg-type]
+            for p in func.params
+        ]
+        self._require(
+            "program", found, [*((False, t) for t in inputs), *((True, t) for t in types)]
+        )
+        return func
+
+    def evaluate(
+        self,
+        arrays: Sequence[Array],
+        attributes: Attributes,
+        types: Sequence[TensorType] | None = None,
+    ) -> tuple[Array, ...]:
+        """The outputs as numpy arrays.
+
+        Raises `IndexError` for an index out of range, and for what is not of the shapes of `types`
+        `ModelError`.
+        """
+        if self.outside:
+            arrays = [read_only(array) for array in arrays]
+        found = self.called("reference", self.reference, *arrays, **attributes)
         results = found if isinstance(found, tuple) else (found,)
+        if self.outside and types is not None:
+            shapes = [np.shape(r) if isinstance(r, np.ndarray | np.generic) else r for r in results]
+            self._require("reference", shapes, [type.shape for type in types])
         return tuple(np.asarray(r) for r in results)
+
+    def called(self, what: str, function: Callable[..., Any], *operands: Any, **given: Any) -> Any:
+        """What one of its functions returns. Raises `ModelError` for what one of a user raises."""
+        try:
+            return function(*operands, **given)
+        except Exception as error:
+            told = isinstance(error, TilewrightError)
+            if not self.outside or told or (what == "reference" and isinstance(error, IndexError)):
+                raise
+            raise ModelError(
+                "{0}: its {1} raises {2}: {3}", self.name, what, type(error).__name__, error
+            ) from error
+
+    def _types_of(self, made: object) -> tuple[TensorType, ...]:
+        results = (made,) if isinstance(made, Tensor) else made
+        if not isinstance(results, list | tuple) or not all(isinstance(t, Tensor) for t in results):
+            raise ModelError(
+                "{0}: expected tensors of its lowering, found {1!r:.80}", self.name, made
+            )
+        return tuple(TensorType(t.dtype, tuple(t.extents)) for t in results)
+
+    def _own_type(self, type: object, inputs: Sequence[TensorType]) -> TensorType:
+        """A type that the `infer` of a user says."""
+        if not isinstance(type, TensorType) or type.dtype not in dtypes.SCALARS:
+            raise ModelError("{0}: its infer: {1!r:.80} is no type of a tensor", self.name, type)
+        try:
+            found = TensorType(type.dtype, tuple(map(index, type.shape)))
+        except TypeError as error:
+            raise ModelError("{0}: its infer: {1}: {2}", self.name, type, error) from error
+        if self.kind is Kind.VIEW and (found.dtype, found.size) != (
+            inputs[0].dtype,
+            inputs[0].size,
+        ):
+            raise ModelError("{0}: {1} is no view of {2}", self.name, found, inputs[0])
+        return found
+
+    def _require(self, what: str, found: Sequence[object], wanted: Sequence[object]) -> None:
+        if [*found] != [*wanted]:
+            raise ModelError(
+                "{0}: its {1} has {2}, expected {3}", self.name, what, show(found), show(wanted)
+            )
+
+
+def show(things: Sequence[object]) -> str:
+    return ", ".join(map(str, things)) or "nothing"
+
+
+def read_only(array: Array) -> Array:
+    """A view of an array through which it is not written."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def checked_name(name: object) -> str:

@@ -61,7 +61,9 @@ def computed(graph: Graph, given: Sequence[Array], dtype: str | None = None) -> 
             operands = [a.astype(t, copy=False) for a, t in zip(operands, types, strict=True)]
         try:
             with np.errstate(all="ignore"):
-                results = record.evaluate(operands, attributes)
+                results = record.evaluate(
+                    operands, attributes, [output.type for output in node.outputs]
+                )
         except IndexError as error:
             raise GuardError("{0}: {1}", node.operator, error) from error
         for output, result in zip(node.outputs, results, strict=True):

@@ -70,7 +70,7 @@ def graph_op(
     tensors are operands in their order, all else but `None` are attributes by their names.
 
     A function that is defined again replaces the former one. Raises `ModelError` for a kind that is
-    none, a program without `infer`, and a name that another operator has.
+    none, a program without `infer`, a function without a name, and the name of another operator.
     """
     kinds = {k.value: k for k in Kind if k is not Kind.FOREIGN} | {"program": Kind.OPAQUE}
     if kind not in kinds:
@@ -83,9 +83,16 @@ def graph_op(
         raise ModelError("an operator that is a program: expected infer=, the types of its results")
 
     def decorate(function: Function) -> Function:
-        name = function.__name__
+        name = getattr(function, "__name__", "")
+        if not (name.isidentifier() and name.isascii()):
+            raise ModelError(
+                "expected a function with a name in ASCII letters, found {0!r:.80}", function,
+                hint="def name(x): ...",
+            )  # fmt: skip
         lower, program = (None, function) if is_program else (function, None)
-        record = Operator(name, kinds[kind], reference, lower, infer, function, program)
+        record = Operator(
+            name, kinds[kind], reference, lower, infer, function, program, outside=True
+        )
         record = record if limits is None else replace(record, limits=limits)
 
         def add(b: Builder, *operands: Value, **attributes: Any) -> Sequence[Value]:
@@ -212,5 +219,8 @@ def _applied(
         bound = inspect.signature(compose).bind(b, *operands, **attributes)
     except TypeError as error:
         raise Unsupported(Reason.ATTRIBUTE, str(error)) from error
-    made = compose(*bound.args, **bound.kwargs)
-    return made if isinstance(made, Value) or len(made) != 1 else made[0]
+    made: object = compose(*bound.args, **bound.kwargs)
+    results = (made,) if isinstance(made, Value) else made
+    if not isinstance(results, list | tuple) or not all(map(b.has, results)):
+        raise ModelError("expected values of the builder, found {0!r:.80}", made)
+    return results[0] if len(results) == 1 else results

@@ -135,6 +135,8 @@ def reshape_sinks(b: Builder, node: Node) -> Value | None:
 
     All operands are reshapes from one shape, or constants that stay constants of few dimensions.
     """
+    if len(node.outputs) > 1:
+        return None
     shape = node.output.shape
     views = [b.producer(v, "reshape") for v in node.inputs]
     whole = [view for view in views if view is not None and view.output.shape == shape]
@@ -159,6 +161,8 @@ def broadcast_is_implied(b: Builder, node: Node) -> Value | None:
     Where all operands are constants, the result is one, which is broadcast. What is broadcast and
     read by several kernels would else be written to memory.
     """
+    if len(node.outputs) > 1:
+        return None
     operands = [_before_broadcasts(b, value) for value in node.inputs]
     if operands == [*node.inputs] or not node.output.type.size:
         return None

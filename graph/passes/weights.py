@@ -160,6 +160,8 @@ def pointwise_of_lookup(b: Builder, node: Node) -> Value | None:
     If all but the indices is constant, and there are no fewer indices than rows. Of several tables
     all have as many rows and dimensions.
     """
+    if len(node.outputs) > 1:
+        return None
     lookups = [_lookup(b, value) for value in node.inputs]
     first = next((n for n in lookups if n is not None), None)
     if first is None or first.output.shape != node.output.shape:

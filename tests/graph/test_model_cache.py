@@ -245,7 +245,7 @@ def test_with_an_operator_from_outside_nothing_is_kept(
         assert relu.lower is not None
         return relu.lower(*given)
 
-    monkeypatch.setitem(OPERATORS, "relu", replace(relu, lower=own))
+    monkeypatch.setitem(OPERATORS, "relu", replace(relu, lower=own, outside=True))
     for _ in range(2):
         assert not tw.build(layer(), TARGET).kept
     assert not folder.exists()

@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright import T
 from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph import Builder, TensorType, Value
+from tilewright.graph.operator import Limits
 from tilewright.importers import user_operators
 
 from ..refusals import refused
@@ -84,6 +85,112 @@ def test_a_record_that_contradicts_itself(kind: str, reference: Any, infer: Any)
     own = centred_operator(kind, reference, infer=infer)
     with refused(ModelError, "centred"):
         tw.check_graph_op(own, X, scale=2.0)
+
+
+def identity(x: tw.te.Tensor) -> tw.te.Tensor:
+    return tw.te.compute(x.extents, lambda *i: x[i])
+
+
+def larger(x: tw.te.Tensor) -> tw.te.Tensor:
+    return tw.te.compute((100, 9), lambda i, j: x[i % 4, j])
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("not today")
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "larger than it says": {"lower": larger, "infer": lambda x: x},
+    "fewer results": {"infer": lambda x: (x, x)},
+    "another dtype": {"infer": lambda x: TensorType("int8", x.shape)},
+    "no type": {"infer": lambda x: "float32"},
+    "no extent": {"infer": lambda x: TensorType("float32", (4.5, 9))},
+    "no view": {"kind": "view", "lower": larger},
+    "no tensor": {"lower": lambda x: X},
+    "limits of nothing": {"limits": lambda x: [Limits(3, 0, 1)]},
+    "limits of floats": {"limits": lambda x: [Limits(0, 0, 1)]},
+    "its infer raises": {"infer": fails},
+    "its lowering raises": {"lower": fails, "infer": lambda x: x},
+    "its limits raise": {"limits": fails},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_an_operator_says_is_checked_before_it_runs(lie: str) -> None:
+    options = {"kind": "opaque", "lower": identity, **LIES[lie]}
+    lower, kind = options.pop("lower"), options.pop("kind")
+
+    @tw.graph_op(kind, reference=lambda x: x, **options)
+    def own(x: tw.te.Tensor) -> tw.te.Tensor:
+        result: tw.te.Tensor = lower(x)
+        return result
+
+    b = Builder("model")
+    with refused(ModelError, "own"):
+        made = b.add_all("own", b.input("x", TensorType("float32", X.shape)))
+        tw.build(b.graph({f"y{n}": value for n, value in enumerate(made)}), "cpu -threads=1")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [fails, lambda x: x[:2], lambda x: (x, x), lambda x: None, lambda x: np.add(x, 1, out=x)],
+    ids=["raises", "shape", "count", "nothing", "writes"],
+)
+def test_what_a_reference_returns_is_checked(reference: Any) -> None:
+    tw.graph_op(reference=reference)(identity)
+    b = Builder("model")
+    x = b.input("x", TensorType("float32", X.shape))
+    graph = b.graph({"y": b.add("identity", x)})
+    before = X.copy()
+    with refused(ModelError, "identity"):
+        graph.reference(X)
+    with refused(ModelError, "identity"):
+        b.add("identity", b.constant(X))
+    assert np.array_equal(X, before)
+
+
+def test_programs_with_other_parameters_are_refused() -> None:
+    @tw.script
+    def turned(Y: T.Buffer((4, 9), "float32"), X: T.Buffer((4, 9), "float32")):  # type: ignore[no-untyped-def, valid-type]
+        for i, k in T.grid(4, 9):
+            with T.block("Y"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.spatial(9, k)
+                Y[vi, vk] = X[vi, vk]
+
+    @tw.graph_op("program", reference=lambda x: x, infer=lambda x: x)
+    def own(x: TensorType) -> tw.Func:
+        return turned
+
+    b = Builder("model")
+    graph = b.graph({"y": b.add("own", b.input("x", TensorType("float32", X.shape)))})
+    with refused(ModelError, "own"):
+        tw.build(graph, "cpu -threads=1")
+
+
+def test_several_results_of_each_element() -> None:
+    @tw.graph_op("pointwise", reference=lambda x: (x * 2, x + 1))
+    def both(x: tw.te.Tensor) -> list[tw.te.Tensor]:
+        return [
+            tw.te.compute(x.extents, lambda i, j: x[i, j] * 2.0),
+            tw.te.compute(x.extents, lambda i, j: x[i, j] + 1.0),
+        ]
+
+    b = Builder("model")
+    x = b.input("x", TensorType("float32", (81,)))  # of one dimension: reshapes stay where they are
+    twice, more = b.add_all("both", b.add("reshape", x, shape=(9, 9)))
+    graph = b.graph({"y": b.add("add", twice, b.add("matmul", more, more))})
+    given = np.linspace(-1, 1, 81, dtype=np.float32)
+    built = tw.build(graph, "cpu -threads=1")
+    np.testing.assert_allclose(built(given), graph.reference(given)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_values_of_another_graph_are_refused() -> None:
+    pytest.importorskip("onnx")
+    other = Builder("other").input("x", TensorType("float32", X.shape))
+    tw.imported_op(onnx="com.example::Own")(lambda b, x: other)
+    with refused(ModelError, other):
+        tw.import_onnx(own_model(own_node("Own", ["x"], "y")))
 
 
 def smoothed_arrays(x: Any, *, decay: float) -> Any:
@@ -243,6 +350,8 @@ def test_names_that_are_taken() -> None:
     for names in ({"onnx": "ai.onnx::Relu"}, {"torch": "aten::relu"}, {"stablehlo": "Sharding"}):
         with refused(ModelError, *names.values()):
             gated_operator(**names)
+    with refused(ModelError):
+        tw.graph_op(reference=centred_arrays)(lambda x: x)
     with refused(ModelError, "softmax"):
         tw.graph_op(reference=np.exp)(tw.ops.softmax)
 
