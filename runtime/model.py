@@ -210,7 +210,7 @@ class Model(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
 
 def outputs_of(outputs: Mapping[str, Argument], out: Any) -> tuple[Any, ...]:
     """The arrays to write that `out` has: an array, or several in the order of the outputs."""
-    plain = type(out) is np.ndarray or not isinstance(out, Sequence)
+    plain = type(out) in (np.ndarray, memoryview) or not isinstance(out, Sequence)
     results = (out,) if plain else tuple(out)
     if len(results) != len(outputs):
         raise ArgumentError(

@@ -261,6 +261,8 @@ def _run(
 ) -> None:
     """Run a part on what is held, and hold what it computes. Errors have what is `told` of it."""
     given = [held[n] for n in part.reads]
+    if not isinstance(call, Model):
+        given = [_read_only(array) for array in given]
     try:
         found = call(*given)
     except TilewrightError:
@@ -295,10 +297,18 @@ def _operators(told: Mapping[str, Any]) -> str:
     return f"part {told['part']}, {', '.join(dict.fromkeys(told['operators']))}"
 
 
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def _own(result: Array, held: Iterable[Array]) -> Array:
-    """The result as a compact array, with memory of its own."""
+    """The result as a compact array that can be written, with memory of its own."""
+    flags = result.flags
     shares = any(np.may_share_memory(result, one) for one in held)
-    return result.copy(order="C") if shares or not result.flags.c_contiguous else result
+    plain = flags.c_contiguous and flags.writeable
+    return result if plain and not shares else result.copy(order="C")
 
 
 def _is_of(result: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

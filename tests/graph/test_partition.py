@@ -216,7 +216,9 @@ def test_a_provider_that_returns_views() -> None:
     given = np.ones(4, np.float32)
     own = Plain("own")
     own.compile = lambda graph, target: lambda x: x[:]  # type: ignore[method-assign]
-    assert not np.may_share_memory(run_by(graph, own)(given), given)
+    result = run_by(graph, own)(given)
+    assert not np.may_share_memory(result, given)
+    assert result.flags.writeable
 
 
 def lying(**answers: Any) -> Provider:
@@ -238,6 +240,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "count": lambda x: [x, x],
     "list": lambda x: [x.tolist()],
     "none": lambda x: None,
+    "writes": lambda x: np.exp(x, out=x),
     "raises": fail,
 }
 
