@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..runtime.partition_evidence import PartitionEvidence
     from ..schedule import Schedule
     from ..tir.ir import Func
+    from ..tuning_db import TuningDatabase
     from .build_program import Built, Ways
     from .choose import Choice
     from .lock_file import LockedKernel

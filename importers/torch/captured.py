@@ -74,8 +74,8 @@ def import_captured(
     """The graph of a `torch.fx.GraphModule` of ATen operators, whose shapes are static.
 
     `constants` are tensors for arguments, by their numbers: their memory is that of the graph's
-    constants. With `views` outputs share memory where PyTorch says that they do. `None` for a module
-    that computes no tensor. Raises `UnsupportedError` with all nodes that are not supported.
+    constants. With `views` outputs share memory where PyTorch says that they do. `None` for a
+    module that computes no tensor. Raises `UnsupportedError` with all nodes that are not supported.
     """
     from . import operators  # noqa: F401  # registers all
 
