@@ -57,11 +57,12 @@ def build_from(data: object) -> Build:
 
     Raises `ModelError` for anything else.
     """
-    if isinstance(data, dict) and isinstance(programs := data.get("programs"), list):
-        if len(programs) != 1:
-            raise ModelError("the manifest of {0} programs, expected one model", len(programs))
-        data = read(_Program, {"provenance": programs[0].get("provenance")}, "manifest", ModelError)
-        return Build(evidence_from(data.provenance.get("evidence")))
+    if isinstance(data, dict) and "programs" in data:
+        found = read(_Programs, {"programs": data["programs"]}, "manifest", ModelError).programs
+        if len(found) != 1:
+            raise ModelError("the manifest of {0} programs, expected one model", len(found))
+        told = found[0].get("provenance")
+        return Build(evidence_from(told.get("evidence") if isinstance(told, dict) else None))
     if isinstance(data, dict) and "evidence" in data:
         samples = read(_Times, {"samples": data.get("samples")}, "times", ModelError).samples
         return Build(evidence_from(data["evidence"]), samples or ())
@@ -69,8 +70,8 @@ def build_from(data: object) -> Build:
 
 
 @dataclass(frozen=True)
-class _Program:
-    provenance: Mapping[str, Any]
+class _Programs:
+    programs: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)

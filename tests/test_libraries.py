@@ -337,6 +337,18 @@ def test_what_does_not_run_here_says_why(tmp_path: Path) -> None:
     assert tw.verify(path, run=False).passed
 
 
+def test_an_artifact_of_an_older_version_is_verified() -> None:
+    found = tw.verify(ROOT / "tests" / "runtime" / "kept" / "matmul.so")
+    assert found.passed
+    assert found.checks[-1].outcome == "not checked"
+
+
+def test_what_is_no_artifact_is_an_error_or_fails(tmp_path: Path) -> None:
+    with pytest.raises(tw.ArgumentError):
+        tw.verify(adds(1))  # type: ignore[arg-type]
+    assert [check.outcome for check in tw.verify(tmp_path / "none.so").checks] == ["wrong"]
+
+
 def test_the_numbers_of_fixtures_never_change() -> None:
     """Artifacts that are out there have results of them."""
     drawn = SteadyRandom([0, 1])
