@@ -344,8 +344,8 @@ class _Work:
                 self._waiting.remove(job)
                 yield Done(job, job.on, None)
                 continue
-            free = (w for w in self._cluster.workers if w not in self._at_work)
-            worker = next((w for w in free if job.on in (None, w)), None)
+            idle = (w for w in self._cluster.workers if w not in self._at_work)
+            worker = next((w for w in idle if job.on in (None, w)), None)
             if worker is not None:
                 self._waiting.remove(job)
                 request = job.ask(job.numbers)

@@ -70,7 +70,7 @@ def client(shared: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(measuring, "SLOW", 1e9)
     yield shared
     shared.run(behave)
-    shared.wait_for_workers(2)
+    shared.wait_for_workers(2, timeout=100)
 
 
 @cache
