@@ -220,8 +220,8 @@ def simulated(
             f"{alone / took:.3g}",
         )
     Console().print(
-        f"simulated: {func.name}, {seconds:g} s a candidate, {len(seeds)} seeds; the goal is within "
-        f"{CLOSE - 1:.0%} of the best of {MIN_TRIALS} trials of one worker",
+        f"simulated: {func.name}, {seconds:g} s a candidate, {len(seeds)} seeds; the goal is "
+        f"within {CLOSE - 1:.0%} of the best of {MIN_TRIALS} trials of one worker",
         table,
     )
 
