@@ -157,7 +157,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 
     With `cluster`, a `dask.distributed.Client` or the address of a scheduler, candidates are
     measured by its workers in place of this machine, and `target` is theirs: `cpu` is the processor
-    that they have. A batch has as many times as many candidates as there are workers.
+    that they have. Whoever is free gets a batch, drawn by what is known by then.
 
     With `background=True` a `TuningRun` is returned at once, and the session runs in a thread of
     this process: `run.best`, `run.stop()`, `run.result()`, `await run`.
