@@ -18,7 +18,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from rich.console import Console
 
-from benchmarks import kernels, suite
+from benchmarks import databases, kernels, suite
 from benchmarks.peers.tilewright import program
 from benchmarks.primitives import CASES, ELSEWHERE
 from benchmarks.rounds import Timed, compare, peers
@@ -210,6 +210,13 @@ def test_budgets_of_gpus(root: Path, tmp_path: Path) -> None:
     assert builds["budget"] == 1.5
     left_out = builds["measured"] is None
     assert left_out == ("left out" in shown) == ("neither nvcc" in builds["what"])
+
+
+def test_databases(capsys: pytest.CaptureFixture[str]) -> None:
+    databases.main(["--records", "400", "--imported", "100"])
+    shown = capsys.readouterr().out
+    assert re.search(r"400 measurements in SQLite: .* MB\n  the best of a program: .* ms", shown)
+    assert re.search(r"import into SQLite: [\d,]+ records/s", shown)
 
 
 def test_costs_of_primitives(root: Path, tmp_path: Path) -> None:

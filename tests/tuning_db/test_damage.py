@@ -63,7 +63,7 @@ GOOD, BAD = measurement(8, 2.0), measurement(16, 1.0)
 
 def execute(db: TuningDatabase, statement: str, *values: object) -> None:
     """Change a database as somebody would who has other tools."""
-    with db._layers[0].writing() as connection:
+    with db._layers[0].writing(migrating=True) as connection:
         mark = "?" if connection.dialect.name == "sqlite" else "%s"
         connection.exec_driver_sql(statement.replace("?", mark), values)
 

@@ -1,0 +1,139 @@
+"""What tuning databases cost: a lookup among many measurements, their size, import and exchange.
+
+    python -m benchmarks.databases --records 1000000
+    python -m benchmarks.databases --server postgresql+psycopg://db.example/scratch
+
+The records of an import are those of trials: a schedule of 24 steps and its measurement, with the
+features of a model. They go into a new SQLite database, and with `--server` into that database,
+which has to be empty: lookups are timed on the server too, and what both lack is exchanged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import tilewright as tw
+from tilewright.tuning_db import (
+    AnyRecord,
+    Environment,
+    Measurement,
+    Outcome,
+    ScheduleRecord,
+    TargetRecord,
+    Toolchain,
+    TuningDatabase,
+    Verification,
+    Workload,
+    canonical_json,
+    utc_now,
+)
+
+from .filled import filled
+
+TARGET, TOOLCHAIN = TargetRecord("cpu", "x86", "a model"), Toolchain("llvm 22")
+ENVIRONMENT = Environment({})
+PROGRAMS = 50
+STEP = {"op": "sample_perfect_tile", "args": {"loop": {"v": "l1"}, "n": 4, "max_inner": 16}}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=100_000, help="measurements to look among")
+    parser.add_argument("--imported", type=int, default=20_000, help="records to import")
+    parser.add_argument("--server", help="the URL of an empty database of a server")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        many = filled(folder / "many.db", options.records)
+        times = lookups(many.database, [w.id for w in many.workloads], many.target, many.toolchain)
+        many.database.close()
+        size = (folder / "many.db").stat().st_size
+        print(f"{options.records:,} measurements in SQLite: {size / 1e6:,.0f} MB")
+        print(f"  the best of a program: {times * 1e3:.2f} ms")
+        lines = folder / "records.jsonl"
+        with tw.TuningDatabase(folder / "source.db") as source:
+            ids = fill(source, options.imported // 2)
+            count = source.export_lines(lines)
+        with tw.TuningDatabase(folder / "one.db") as one, timed("import into SQLite", count):
+            one.import_lines(lines)
+        if options.server is None:
+            return
+        with tw.TuningDatabase(options.server) as server:
+            with timed("import into the server", count):
+                server.import_lines(lines)
+            times = lookups(server, ids, TARGET, TOOLCHAIN)
+            print(f"  the best of a program on the server: {times * 1e3:.2f} ms")
+            with tw.TuningDatabase(folder / "two.db") as two:
+                with timed("sync of what only the server has", count):
+                    two.sync(server)
+                with timed("sync of nothing", count):
+                    two.sync(server)
+
+
+def lookups(
+    database: TuningDatabase, ids: Sequence[str], target: TargetRecord, toolchain: Toolchain
+) -> float:
+    """The median time of a lookup once statements are prepared, in seconds."""
+    times = []
+    for _ in range(max(5, 400 // len(ids))):
+        for id in ids:
+            began = time.perf_counter()
+            found = database.best(id, target, toolchain)
+            times.append(time.perf_counter() - began)
+            assert found is not None
+    return statistics.median(times[len(times) // 2 :])
+
+
+def fill(database: TuningDatabase, trials: int) -> list[str]:
+    """Put trials of programs; return the ids of these."""
+    began = utc_now()
+    programs = [Workload(f"{n:064x}", "matmul", "ir", f"A[{n}]", 1, 1) for n in range(PROGRAMS)]
+    database.put(*programs, TARGET, TOOLCHAIN, ENVIRONMENT)
+    for n, program in enumerate(programs):
+        session = database.start_session(
+            program.id, TARGET.id, trials=None, seconds=1, seed=0, search={}, model={}
+        )
+        records: list[AnyRecord] = []
+        for k in range(n, trials, PROGRAMS):
+            steps = [{**STEP, "decision": [k, j, 1, 8], "out": [f"t{j}"]} for j in range(24)]
+            schedule = ScheduleRecord(canonical_json({"version": 1, "steps": steps}), 1, "rules")
+            of = (session.id, schedule.id, program.id, TARGET.id, TOOLCHAIN.id, ENVIRONMENT.id)
+            seconds = 1e-3 + k * 1e-7
+            records += [
+                schedule,
+                Measurement(
+                    *of, Outcome.OK, seconds, (seconds,) * 5, None, began + timedelta(seconds=k),
+                    features=tuple(j * 0.37 + k * 1e-5 for j in range(30)), feature_version="1",
+                ),
+            ]  # fmt: skip
+            if k < 5 * PROGRAMS:
+                keys = (program.id, TARGET.id, schedule.id, TOOLCHAIN.id)
+                records.append(Verification(*keys, True, 0.0, 1e-5, began))
+        database.put(*records)
+        database.finish_session(session.id)
+    return [program.id for program in programs]
+
+
+@contextmanager
+def timed(what: str, count: int) -> Iterator[None]:
+    """Print the records of a second, of the clock and of this process's processor time."""
+    began, worked = time.perf_counter(), time.process_time()
+    yield
+    seconds, cpu = time.perf_counter() - began, time.process_time() - worked
+    load = os.getloadavg()[0]
+    print(
+        f"  {what}: {count / seconds:,.0f} records/s, {count / cpu:,.0f} per s of processor "
+        f"time (load {load:.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
