@@ -213,9 +213,9 @@ def test_budgets_of_gpus(root: Path, tmp_path: Path) -> None:
 
 
 def test_databases(capsys: pytest.CaptureFixture[str]) -> None:
-    databases.main(["--records", "400", "--imported", "100"])
+    databases.main(["--records", "2000", "--imported", "100"])
     shown = capsys.readouterr().out
-    assert re.search(r"400 measurements in SQLite: .* MB\n  the best of a program: .* ms", shown)
+    assert re.search(r"2,000 measurements in SQLite: .* MB\n  the best of a program: .* ms", shown)
     assert re.search(r"import into SQLite: [\d,]+ records/s", shown)
 
 
