@@ -74,6 +74,7 @@ def compile_cached(
     if compiled is None:
         compiled = compiler(func, target, strict_fp=strict_fp)
         kernels.put(name, compiled)
+        compiled = replace(compiled, lowered=compiled.tir)  # which was printed for the entry
     return replace(compiled, scheduled=text)
 
 

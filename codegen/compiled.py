@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -90,7 +91,7 @@ class Compiled:
         default=None, compare=False
     )
 
-    @property
+    @cached_property
     def tir(self) -> str:
         """The lowered programs as text."""
         programs = self.lowered

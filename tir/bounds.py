@@ -208,6 +208,8 @@ class Sweeper(Simplifier):
 
 def variables(*dims: Dim) -> set[Var]:
     """The variables in expressions or dimensions. What these have in common is looked at once."""
+    if len(dims) == 1 and type(dims[0]) is Var:
+        return {dims[0]}
     found: set[Var] = set()
     seen: set[Expr] = set()
     left = [e for e in dims if not isinstance(e, int)]

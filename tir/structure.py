@@ -73,10 +73,13 @@ def size(e: Any) -> int:
 
 def tree_size(root: Any, sizes: dict[Any, int]) -> int:
     """`size` of an expression, at the cost of one visit for each node: `sizes` keeps theirs."""
+    kind = type(root)
+    if kind is Var or kind is Const:
+        return 1
     found = sizes.get(root)
     if found is None:
-        below = (c for c in children(root) if isinstance(c, Expr))
-        found = sizes[root] = 1 + sum(tree_size(c, sizes) for c in below)
+        below = [c for c in children(root) if isinstance(c, Expr)]
+        found = sizes[root] = 1 + sum([tree_size(c, sizes) for c in below])
     return found
 
 

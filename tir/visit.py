@@ -268,8 +268,29 @@ def rewrite_children(n: Any, f: Rewriter) -> Any:
     return CHILDREN[type(n)](n, f)
 
 
-def children(n: Any) -> list[Any]:
+_LISTED: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Binary: lambda n: (n.a, n.b),
+    Cast: lambda n: (n.value,),
+    Load: lambda n: (n.buffer, *n.indices) if n.mask is None else (n.buffer, *n.indices, n.mask),
+    Ramp: lambda n: (n.base, n.stride),
+    Broadcast: lambda n: (n.value,),
+    Store: lambda n: (
+        (n.buffer, *n.indices, n.value)
+        if n.mask is None
+        else (n.buffer, *n.indices, n.value, n.mask)
+    ),
+    For: lambda n: (n.body,) if type(n.extent) is int else (n.extent, n.body),
+    Seq: lambda n: n.stmts,
+    **dict.fromkeys(LEAVES, lambda _: ()),
+}
+"""The children of the nodes that there are most of: walks take less time than by `CHILDREN`."""
+
+
+def children(n: Any) -> tuple[Any, ...]:
     """The children of a node, in the order in which `rewrite_children` meets them."""
+    listed = _LISTED.get(type(n))
+    if listed is not None:
+        return listed(n)
     found: list[Any] = []
 
     def see(child: T) -> T:
@@ -277,26 +298,18 @@ def children(n: Any) -> list[Any]:
         return child
 
     CHILDREN[type(n)](n, see)
-    return found
+    return tuple(found)
 
 
 def walk(root: Any) -> Iterator[Any]:
     """All expressions, statements and buffers below `root` (a node or `Func`), parents first."""
     stack = [root.body if type(root) is Func else root]
-    below: list[Any] = []
-
-    def see(child: T) -> T:
-        below.append(child)
-        return child
-
+    listed = _LISTED
     while stack:
         n = stack.pop()
         yield n
-        kind = type(n)
-        if kind not in LEAVES:
-            CHILDREN[kind](n, see)
-            stack.extend(reversed(below))
-            below.clear()
+        below = listed.get(type(n))
+        stack += (children(n) if below is None else below(n))[::-1]
 
 
 def distinct(root: Any) -> Iterator[Any]:

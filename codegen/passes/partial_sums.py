@@ -50,9 +50,11 @@ def partial_sums(func: Func, registers: int) -> Func:
     a part. This changes the order of a reduction, which the IR does not specify.
     """
 
+    loads: dict[Expr, frozenset[Buffer]] = {}
+
     def visit(stmt: Stmt) -> Stmt:
         if type(stmt) is For and stmt.kind is ForKind.SERIAL and type(stmt.extent) is int:
-            totals = _totals(stmt.body)
+            totals = _totals(stmt.body, loads)
             each = max((total.terms for total in totals.values()), default=0)
             plain = all(total.plain for total in totals.values())
             least = PLAIN_PART if plain and 2 * len(totals) <= registers else PART
@@ -74,8 +76,11 @@ class _Total(NamedTuple):
     plain: bool
 
 
-def _totals(body: Stmt) -> dict[Buffer, _Total]:
-    """What is added to in a body, of registers of which it does nothing else."""
+def _totals(body: Stmt, loads: dict[Expr, frozenset[Buffer]]) -> dict[Buffer, _Total]:
+    """What is added to in a body, of registers of which it does nothing else.
+
+    `loads` keeps the buffers that expressions load from, as a body is in those of several loops.
+    """
     found: dict[Buffer, _Total] = {}
     others: set[Buffer] = set()
 
@@ -94,7 +99,10 @@ def _totals(body: Stmt) -> dict[Buffer, _Total]:
             elif key_of(known.place) == key_of(total.place):
                 total = total._replace(terms=known.terms + times, plain=known.plain and plain)
                 read, found[stmt.buffer] = [term], total
-        others.update(n.buffer for e in read for n in walk(e) if type(n) is Load)
+        for e in read:
+            if e not in loads:
+                loads[e] = frozenset(n.buffer for n in walk(e) if type(n) is Load)
+            others.update(loads[e])
         for below in nested(stmt):
             count = stmt.extent if type(stmt) is For and type(stmt.extent) is int else 1
             visit(below, times * count)

@@ -370,7 +370,7 @@ def test_sizes_of_a_long_sum_are_counted_once(monkeypatch: pytest.MonkeyPatch) -
 
     def counting(n: object) -> list[object]:
         counted.append(n)
-        return children(n)
+        return [*children(n)]
 
     monkeypatch.setattr(structure, "children", counting)
     terms = 100
