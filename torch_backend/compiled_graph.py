@@ -239,7 +239,7 @@ class _Program:
 
 def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     tensors = iter(made)
-    found = [next(tensors) if isinstance(output, Tensor) else None for output in outputs]
+    found: list[Any] = [next(tensors) if isinstance(o, Tensor) else None for o in outputs]
     for place, output in enumerate(outputs):
         if isinstance(output, Given):
             found[place] = given[output.argument]

@@ -168,9 +168,9 @@ def _views(returned: Sequence[Any]) -> dict[int, View]:
         tensors = {n: returned[n].meta["val"] for n in numbers}
         whole = next((n for n in numbers if _is_whole(tensors[n])), None)
         for number, tensor in tensors.items():
-            if whole not in (None, number) and tensor.dtype == tensors[whole].dtype:
-                form = map(int, tensor.shape), map(int, tensor.stride())
-                found[number] = View(whole, *map(tuple, form), int(tensor.storage_offset()))
+            if whole is not None and whole != number and tensor.dtype == tensors[whole].dtype:
+                shape, strides = (tuple(map(int, n)) for n in (tensor.shape, tensor.stride()))
+                found[number] = View(whole, shape, strides, int(tensor.storage_offset()))
     return found
 
 

@@ -104,7 +104,7 @@ LIES: dict[str, dict[str, Any]] = {
     "fewer results": {"infer": lambda x: (x, x)},
     "another dtype": {"infer": lambda x: TensorType("int8", x.shape)},
     "no type": {"infer": lambda x: "float32"},
-    "no extent": {"infer": lambda x: TensorType("float32", (4.5, 9))},
+    "no extent": {"infer": lambda x: TensorType("float32", (4.5, 9))},  # type: ignore[arg-type]
     "no view": {"kind": "view", "lower": larger},
     "no tensor": {"lower": lambda x: X},
     "limits of nothing": {"limits": lambda x: [Limits(3, 0, 1)]},
