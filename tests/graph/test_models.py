@@ -299,6 +299,14 @@ def test_what_exporters_compute_of_shapes_folds() -> None:
     assert graph.outputs["z"].shape == (2, 12)
 
 
+def test_what_is_added_zero_times_is_not_seen() -> None:
+    product = node("Gemm", ["a", "b", "c"], ["y"], beta=0.0)
+    graph = tw.import_onnx(onnx_model([product], {"a": [2, 3], "b": [3, 2], "c": [2]}, ["y"]))
+    a, b = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
+    (found,) = graph.reference(a, b, np.array([np.nan, np.inf], np.float32))
+    np.testing.assert_array_equal(found, a @ b)
+
+
 def attention_model(rows: int, past: int = 0, **attributes: Any) -> bytes:
     q, k = [1, 2, rows, 4], [1, 2, past + rows, 4]
     inputs = {"q": q, "k": k, "v": k}

@@ -41,7 +41,7 @@ def gemm(b: Builder, node: OnnxNode) -> Value:
         if np.broadcast_shapes(c.shape, z.shape) != z.shape:
             raise ModelError("C is {0}, of a product {1}", c.type, z.type)
         c = c if beta == 1 else b.add("multiply", c, b.constant(beta, z.dtype))
-        z = b.add("add", z, c)
+        z = z if beta == 0 else b.add("add", z, c)  # NaN in C is not seen
     return z
 
 
