@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import ArtifactError
+from ..base.errors import ArtifactError, OutOfMemoryError
 from .evidence import Natural
 from .guards import Guard
 from .host_memory import HOST_MEMORY
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .library import Loaded
 
 SEED = 0
+MAX_BYTES = 1 << 30
+"""Of the arguments of a call: programs with more have no fixture."""
 _PIECES = 64
 """Of an output; one of fewer elements has a piece for each."""
 _TOLERANCES = {"float64": 1e-8, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
@@ -82,7 +84,17 @@ class Fixture:
 
 
 def recorded(loaded: Loaded, guards: Sequence[Guard] = ()) -> Fixture:
-    """The fixture of a program that runs here. Raises what a call raises."""
+    """The fixture of a program that runs here.
+
+    Raises what a call raises, and `OutOfMemoryError` for arguments of more than `MAX_BYTES`.
+    """
+    if isinstance(loaded, Module):
+        arguments: Sequence[Argument] = loaded.signature.arguments
+    else:
+        arguments = (*loaded.inputs.values(), *loaded.outputs.values())
+    size = sum(argument.span_bytes for argument in arguments)
+    if size > MAX_BYTES:
+        raise OutOfMemoryError("its arguments have {0} bytes, more than {1}", size, MAX_BYTES)
     found = Fixture(SEED, False, ())
     for positive in (False, True):
         results = results_of(loaded, guards, SEED, positive=positive)

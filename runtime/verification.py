@@ -151,6 +151,8 @@ def _program(content: ArtifactContent, program: StoredProgram, path: Path) -> It
         wrong = mismatches(loaded, program.guards, program.fixture)
     except TilewrightError as error:
         wrong = [error.first_line]
+    except MemoryError:
+        wrong = ["there is no memory for its arguments"]
     yield Check("fixture", program.name, "wrong" if wrong else "right", "; ".join(wrong))
 
 
@@ -193,6 +195,8 @@ def _recorded(content: ArtifactContent, program: StoredProgram, path: Path) -> S
         return replace(program, fixture=recorded(loaded, program.guards))
     except TilewrightError as error:
         return replace(program, no_fixture=error.first_line)
+    except MemoryError:
+        return replace(program, no_fixture="there is no memory for its arguments")
 
 
 def _opened(content: ArtifactContent, program: StoredProgram, path: Path) -> Loaded:

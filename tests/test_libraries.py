@@ -8,7 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,15 @@ def programs() -> dict[str, Any]:
     }
 
 
-def build(folder: Path, names: Collection[str] = ()) -> Path:
-    """A library of the programs of these names, by default of all."""
-    every = programs()
-    wanted = {name: every[name] for name in names or every}
-    return tw.build_library(wanted, folder / "ops.so", SERIAL, **DEFAULT).files[0]
+def build(folder: Path) -> Path:
+    return tw.build_library(programs(), folder / "ops.so", SERIAL, **DEFAULT).files[0]
+
+
+def build_again(folder: Path) -> None:
+    """A library for a processor whose rates are those of the table, wherever it is built."""
+    again = {"adds": adds(3), "few": layers(rows=2)}
+    target = "cpu -mcpu=x86-64-v2 -threads=1"
+    tw.build_library(again, folder / "ops.so", target, **DEFAULT)
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +229,8 @@ def test_a_manifest_is_of_the_schema(kept: Path) -> None:
 BUILDER = """
 import sys
 from pathlib import Path
-from tests.test_libraries import build
-build(Path(sys.argv[1]), ("adds", "few"))
+from tests.test_libraries import build_again
+build_again(Path(sys.argv[1]))
 """
 
 
@@ -235,7 +239,7 @@ def test_equal_builds_have_equal_bytes(tmp_path: Path) -> None:
     here, made = tmp_path / "here", tmp_path / "a" / "b"
     here.mkdir()
     made.mkdir(parents=True)
-    build(here, ("adds", "few"))
+    build_again(here)
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     environment["PYTHONHASHSEED"] = "7"
     command = [sys.executable, "-c", BUILDER, str(made)]
@@ -335,6 +339,17 @@ def test_what_does_not_run_here_says_why(tmp_path: Path) -> None:
     ]
     assert "amx-fp16" in found.failed[0].detail
     assert tw.verify(path, run=False).passed
+
+
+def test_arguments_that_are_too_large_are_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.runtime.fixture.MAX_BYTES", 31)
+    path = tw.build_library(adds(1), tmp_path / "adds.so", SERIAL).files[0]
+    (program,) = read_manifest(path).programs
+    assert program.fixture is None
+    assert "32 bytes" in (program.no_fixture or "")
+    assert tw.verify(path).passed
 
 
 def test_an_artifact_of_an_older_version_is_verified() -> None:
