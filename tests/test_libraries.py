@@ -360,7 +360,7 @@ def test_an_artifact_of_an_older_version_is_verified() -> None:
 
 def test_what_is_no_artifact_is_an_error_or_fails(tmp_path: Path) -> None:
     with pytest.raises(tw.ArgumentError):
-        tw.verify(adds(1))  # type: ignore[arg-type]
+        tw.verify(adds(1))
     assert [check.outcome for check in tw.verify(tmp_path / "none.so").checks] == ["wrong"]
 
 

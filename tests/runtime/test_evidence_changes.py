@@ -197,9 +197,10 @@ def test_the_command_compares_artifacts(run: Run, tmp_path: Path) -> None:
     same = tmp_path / "kept.json"
     same.write_text(run("inspect", kept, "--json").out)
     assert run("evidence", same, kept, "--json").json["changes"] == []
-    for odd in ({"programs": []}, {"programs": [{}, {}]}, {"programs": [3]}, {"programs": [{}]}):
+    odd: list[list[Any]] = [[], [{}, {}], [3], [{}]]
+    for programs in odd:
         with pytest.raises(tw.ModelError):
-            build_from(odd)
+            build_from({"programs": programs})
     timed = tmp_path / "timed.json"
     timed.write_text(run("run", kept, "--evidence", "--json").out)
     assert run("evidence", timed, kept, "--json").json["changes"] == []
