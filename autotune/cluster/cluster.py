@@ -404,8 +404,6 @@ def connected(address: str) -> Any:
             "distributed is not installed", hint="pip install 'tilewright[cluster]'"
         ) from error
     try:
-        return Client(  # type: ignore[no-untyped-call]
-            address, set_as_default=False, deserializers=["dask", "msgpack"]
-        )
+        return Client(address, set_as_default=False, deserializers=["dask", "msgpack"])
     except (OSError, ValueError, TypeError) as error:
         raise ClusterError("no scheduler at {0}: {1}", address, error) from error
