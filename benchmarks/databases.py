@@ -40,7 +40,7 @@ from .filled import filled
 
 TARGET, TOOLCHAIN = TargetRecord("cpu", "x86", "a model"), Toolchain("llvm 22")
 ENVIRONMENT = Environment({})
-PROGRAMS = 50
+PROGRAMS = 10
 STEP = {"op": "sample_perfect_tile", "args": {"loop": {"v": "l1"}, "n": 4, "max_inner": 16}}
 
 
@@ -83,7 +83,7 @@ def lookups(
 ) -> float:
     """The median time of a lookup once statements are prepared, in seconds."""
     times = []
-    for _ in range(max(5, 400 // len(ids))):
+    for _ in range(2 * -(-200 // len(ids))):
         for id in ids:
             began = time.perf_counter()
             found = database.best(id, target, toolchain)

@@ -203,7 +203,7 @@ class _Reader:
             inexact = self._inexact(trace) if self._inexact and isinstance(trace, str) else ""
             return {"inexact": inexact, **kept}
         added = [name for since, name in _ADDED.get(kind, ()) if self._version < since]
-        return {**dict.fromkeys(added), **value}
+        return {**dict.fromkeys(added), **value} if added else value
 
     def _header(self, line: dict[str, Json]) -> None:
         if line.get("format") != FORMAT:
