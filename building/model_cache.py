@@ -268,8 +268,18 @@ def _key(graph: Graph, ways: Ways) -> str:
         f"{tools.generation} {dict(tools.versions)} {sources_digest(*_SOURCES)}",
         f"numpy {np.__version__}, xgboost {boosting.installed_version()}",
         repr(sorted(i.text for i in user_instructions())),
+        repr(_own_primitives()),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _own_primitives() -> list[tuple[str, int]]:
+    """The primitives of the user's own that are beyond their first version."""
+    package = __name__.partition(".")[0]
+    primitive = sys.modules.get(f"{package}.schedule.primitive")  # loaded by who registers one
+    known = {} if primitive is None else primitive.PRIMITIVES
+    own = (p for p in known.values() if p.home is not None and p.version > 1)
+    return sorted((p.name, p.version) for p in own)
 
 
 @cache

@@ -28,8 +28,10 @@ from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import Tools
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.operator import OPERATORS
+from tilewright.schedule.primitive import PRIMITIVES
 from tilewright.target import Target
 from tilewright.tir.instruction_set import instructions_of
+from tilewright.tir.ir import Func
 from tilewright.tuning_db import ScheduleRecord
 
 from ..measured import put_measured
@@ -146,6 +148,22 @@ def test_a_constant_that_was_written_is_refused(folder: Path, known: bool) -> No
 
 
 # Databases
+
+
+@pytest.mark.usefixtures("folder")
+def test_versions_of_primitives_of_a_user_are_part_of_the_name() -> None:
+    names = set()
+    try:
+        for version in (1, 2, 3, 3):
+
+            @tw.primitive(version=version)
+            def as_it_was(fn: Func) -> tuple[Func, None]:
+                return fn, None
+
+            names.add(place(layer())._name)
+    finally:
+        del PRIMITIVES["as_it_was"]
+    assert len(names) == 3
 
 
 def test_records_of_its_kernels_are_seen_and_others_are_not(

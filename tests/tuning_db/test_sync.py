@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Session, SessionStatus, TuningDatabase, Workload, sync
+from tilewright.tuning_db.write import write
 
 from .conftest import Place
 from .samples import (
@@ -77,7 +78,7 @@ def test_what_was_interrupted_goes_on(
     monkeypatch.setattr(sync, "PORTION", 3)
     with TuningDatabase(tmp_path / "mine.db") as mine, TuningDatabase(new_place()) as team:
         mine.put(*BASE, *(record for n in range(10) for record in verified(n + 1, 1.0)))
-        write, portions = sync.write, []
+        portions = []
 
         def interrupted(*arguments: object, **options: object) -> dict[str, int]:
             portions.append(arguments)
