@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_lowercase
 
 from ....graph.builder import Builder
 from ....graph.compose.attention import Seen, attention
@@ -151,3 +152,26 @@ def scaled_dot_product_attention(
         attn_mask = b.add("broadcast_to", attn_mask, shape=(*attn_mask.shape[:-1], k.shape[2]))
     seen = Seen(attn_mask, right=0 if is_causal else -1)
     return reshaped(b, attention(b, q, k, v, seen, scale=scale)[0], out.shape)
+
+
+@aten("_trilinear")
+def trilinear(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    y: Value,
+    z: Value,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Value:
+    """The sum of the products of three values, which get dims of 1 at these places."""
+    del out, unroll_dim
+    rank = x.type.rank + len(expand1)
+    names = [
+        "".join(ascii_lowercase[dim] for dim in range(rank) if dim not in left_out)
+        for left_out in (expand1, expand2, expand3, sumdim)
+    ]
+    return einsum(b, f"{','.join(names[:3])}->{names[3]}", (x, y, z))
