@@ -119,7 +119,10 @@ def compile_graph(  # noqa: PLR0913 - each option of a build has a name
     `lowered` is called with the programs of its kernels, before their schedules are chosen.
     """
     if not generator_for(target).joins:
-        raise BuildError("{0}: models are built for processors, found {1}", graph.name, target)
+        raise BuildError(
+            "{0}: models are built for processors, found {1}", graph.name, target,
+            hint='a device runs parts: tw.build(graph, "cpu", providers=["cuda", "tilewright"])',
+        )  # fmt: skip
     ways = Ways(target, database, allow, tolerance, strict_fp, locked, require_tuned)
     found = kernels_and_steps(graph, ways, jobs=jobs, lowered=lowered)
     plan, stage = found.plan, found.stage

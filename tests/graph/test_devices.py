@@ -15,8 +15,9 @@ import tilewright as tw
 from tilewright.base.errors import BuildError, ProviderError, UnsupportedError
 from tilewright.building.providers import DeviceProvider, provider_of
 from tilewright.graph import Builder, Graph, TensorType
-from tilewright.runtime.device_plan import Wait
+from tilewright.runtime.device_plan import Copy, Run, Wait, device_steps
 from tilewright.runtime.partition_evidence import PartitionEvidence
+from tilewright.runtime.partition_plan import ArrayType, PartitionPlan, PartPlan
 from tilewright.runtime.partitioned import PartitionedModel
 
 from ..autotune.emulated_gpu import emulated_gpu
@@ -114,6 +115,22 @@ def test_a_value_is_copied_once_to_a_memory() -> None:
     ]  # fmt: skip
     assert PartitionEvidence.from_json(evidence.to_json()) == evidence
     assert "host to gpu" in str(evidence)
+
+
+def test_between_devices_values_go_through_the_host() -> None:
+    kind = ArrayType("float32", (4,))
+    parts = [
+        PartPlan("a", (0,), (1,), (), ()),
+        PartPlan("b", (1,), (2,), (1,), ()),
+        PartPlan("a", (1, 2), (3,), (1, 2), ()),
+    ]
+    plan = PartitionPlan("two", (kind,) * 4, ("x",), (("y", 3),), (), tuple(parts))
+    assert [*device_steps(plan, ("a", "b", "a"))] == [
+        Copy(0, "", "a"), Run(0),
+        Wait("a"), Copy(1, "a", ""), Copy(1, "", "b"), Run(1),
+        Wait("b"), Copy(2, "b", ""), Copy(2, "", "a"), Run(2),
+        Wait("a"), Copy(3, "a", ""),
+    ]  # fmt: skip
 
 
 def test_without_devices_nothing_changes() -> None:
