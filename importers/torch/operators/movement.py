@@ -108,6 +108,14 @@ def split(
     return parts(b, x, in_rank(dim, x.type.rank), sizes)
 
 
+@aten("unbind_copy.int")
+def unbound(b: Builder, _out: TensorType, x: Value, dim: int = 0) -> Sequence[Value]:
+    axis = in_rank(dim, x.type.rank)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    slices = parts(b, x, axis, [1] * x.shape[axis])
+    return [reshaped(b, one, shape) for one in slices]
+
+
 @aten("flip")
 def flip(b: Builder, _out: TensorType, x: Value, dims: Sequence[int]) -> Value:
     axes = {in_rank(d, x.type.rank) for d in dims}
