@@ -225,6 +225,7 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
     from ..autotune.records import flops
     from ..graph.fates import fates
     from ..graph.groups import divide
+    from ..graph.loops import kernel_groups
     from ..graph.lower import lowered_all
     from ..graph.passes import stages
 
@@ -232,13 +233,14 @@ def _of_graph(graph: Graph) -> dict[str, Any]:
     groups = divide(found[-1].graph)
     known: dict[Func, int] = {}
     rows: dict[str, _Alike] = {}
-    for group, func in zip(groups, lowered_all(groups), strict=True):
+    run = dict(kernel_groups(groups))
+    for (group, runs), func in zip(run.items(), lowered_all(run), strict=True):
         if func not in known:
             known[func] = flops(func)
         row = rows.setdefault(group.name, _Alike())
         row.kernels[func] += 1
-        row.operations += known[func]
-        row.bytes += group.read_bytes + group.constant_bytes + group.written_bytes
+        row.operations += runs * known[func]
+        row.bytes += runs * (group.read_bytes + group.constant_bytes + group.written_bytes)
 
     def plain(values: Any) -> list[dict[str, Any]]:
         return [{"name": n, "dtype": v.dtype, "shape": v.shape} for n, v in values.items()]
