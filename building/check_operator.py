@@ -33,7 +33,10 @@ def check_graph_op(
     relative to an element and the typical size of its output. Raises `ModelError` where one is
     above `tolerance`, any integer differs, or types are not those of the lowering or the reference.
     """
-    record = find(operator if isinstance(operator, str) else operator.__name__)
+    from ..autotune.measure.numeric_check import require_tolerance
+
+    require_tolerance(tolerance, ModelError)
+    record = find(str(getattr(operator, "__name__", operator)))
     given = [np.asarray(array) for array in arrays]
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
     complete = record.checked(types, dict(attributes))

@@ -193,7 +193,7 @@ def _of_torch(compose: Compose, path: str) -> Callable[..., Value | Sequence[Val
             if isinstance(value, Value):
                 operands.append(value)
             elif isinstance(value, list) and any(isinstance(v, Value) for v in value):
-                operands += value
+                operands += [v for v in value if v is not None]
             elif value is not None:
                 attributes[name] = value
         return _applied(compose, b, operands, attributes)

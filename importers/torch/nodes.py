@@ -80,7 +80,9 @@ class AtenNodes(Translation):
     def _item(self, node: Any) -> None:
         source, number = node.args
         values = self.scope.get(source)
-        if isinstance(values, tuple) and number < len(values):
+        if isinstance(values, Value) and not number:  # a list of one
+            self.scope[node] = values
+        elif isinstance(values, tuple) and number < len(values):
             self.scope[node] = values[number]
         elif values is not None:
             self._refuse(source, Unsupported(Reason.ATTRIBUTE, f"result {number}"))

@@ -193,6 +193,14 @@ def test_values_of_another_graph_are_refused() -> None:
         tw.import_onnx(own_model(own_node("Own", ["x"], "y")))
 
 
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), "x"])
+def test_what_cannot_be_checked(tolerance: Any) -> None:
+    with refused(ModelError):
+        tw.check_graph_op("tanh", X, tolerance=tolerance)
+    with refused(ModelError, "3"):
+        tw.check_graph_op(3, X)  # type: ignore[arg-type]
+
+
 def smoothed_arrays(x: Any, *, decay: float) -> Any:
     y = x.copy()
     for n in range(1, x.shape[1]):
@@ -295,10 +303,14 @@ def test_operators_of_a_torch_library() -> None:
     def halves(parts: Any) -> Any:
         return [p * 0.5 for p in parts]
 
+    def total(parts: Any) -> Any:
+        return sum(p for p in parts if p is not None)
+
     library = torch.library.Library("tilewright_test", "DEF")
     for schema, function in (
         ("centred(Tensor x, Tensor? mask, float scale) -> Tensor", centred),
         ("halves(Tensor[] parts) -> Tensor[]", halves),
+        ("total(Tensor?[] parts) -> Tensor", total),
     ):
         library.define(schema)
         library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
@@ -307,7 +319,8 @@ def test_operators_of_a_torch_library() -> None:
         def forward(self, x: Any) -> Any:
             own = torch.ops.tilewright_test
             first, second = own.halves([x, own.centred(x, None, scale=2.0)])
-            return first + second.relu()
+            (alone,) = own.halves([second.relu()])
+            return own.total([first, None, alone])
 
     x = torch.from_numpy(X)
     program = torch.export.export(Layer(), (x,))
@@ -318,6 +331,10 @@ def test_operators_of_a_torch_library() -> None:
     @tw.imported_op(torch="tilewright_test::halves")
     def halves_of_values(b: Builder, *parts: Value) -> list[Value]:
         return [b.add("multiply", p, b.constant(0.5, p.dtype)) for p in parts]
+
+    @tw.imported_op(torch="tilewright_test::total")
+    def total_of_values(b: Builder, first: Value, second: Value) -> Value:
+        return b.add("add", first, second)
 
     centred_operator(torch="tilewright_test::centred")
     built = tw.build(tw.import_torch(program), "cpu -threads=1")
