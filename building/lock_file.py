@@ -141,7 +141,7 @@ class LockFile:
         return by_kind([Origin(kernel.source) for kernel in self.kernels])
 
     def to_json(self) -> dict[str, Any]:
-        before = _before(self.target, self.compiler)
+        before = before_of(self.target, self.compiler)
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -234,7 +234,7 @@ def parse_lock(content: bytes, location: str = "the lock") -> LockFile:
         )  # fmt: skip
     told = {name: value for name, value in data.items() if name not in ("format", "version")}
     found = read(_Content, told, location, LockError, _HINT)
-    before = _before(found.target, found.compiler)
+    before = before_of(found.target, found.compiler)
     lock = LockFile(
         found.target,
         found.compiler,
@@ -275,7 +275,7 @@ def _unsealed(kind: type[T], entry: Mapping[str, Any], before: str, location: st
     return read(kind, plain, f"{location}: {named}", LockError, _HINT)
 
 
-def _before(target: str, compiler: str) -> str:
+def before_of(target: str, compiler: str) -> str:
     """The digest that those of kernels come after."""
     return digest_of({"version": VERSION, "target": target, "compiler": compiler})
 

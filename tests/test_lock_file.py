@@ -405,7 +405,7 @@ def frozen() -> LockFile:
 def resealed(lock: LockFile, change: Callable[[dict[str, Any]], None]) -> bytes:
     """A lock whose kernels were changed by somebody who writes their digests."""
     data = lock.to_json()
-    before = lock_file._before(data["target"], data["compiler"])
+    before = lock_file.before_of(data["target"], data["compiler"])
     for kernel in data["kernels"]:
         change(kernel)
     data["kernels"] = [sealed(kernel, before) for kernel in data["kernels"]]

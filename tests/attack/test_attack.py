@@ -22,6 +22,7 @@ TRIES = {
     "records": 4,
     "manifests": 6,
     "libraries": 6,
+    "locks": 6,
     "cache": 3,
     "gpu": 30,
     "arrays": 40,
