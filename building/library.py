@@ -11,7 +11,7 @@ from ..base.errors import BuildError
 from ..codegen.compiled import Compiled
 from ..codegen.generator import generator_for
 from ..graph.ir import Graph
-from ..graph.partition import Partition
+from ..graph.parts import Partition
 from ..runtime.manifest import Provenance
 from ..runtime.signature import is_function_name
 from ..schedule import Schedule

@@ -730,7 +730,7 @@ def test_a_parallel_library_is_not_loaded_without_openmp(
     path = tmp_path / "matmul.so"
     build_library(tw.ops.matmul_func(64, 64, 64), path, "cpu -threads=2", allow=("default",))
     with monkeypatch.context() as patch:
-        patch.setattr(cpu_runtime.openmp, "load", lambda: None)
+        patch.setattr("tilewright.runtime.openmp.load", lambda: None)
         with pytest.raises(tw.ArtifactError):
             load(path)
     load(path).warm_up()

@@ -57,7 +57,7 @@ def build(folder: Path) -> Path:
 
 def build_again(folder: Path) -> None:
     """A library for a processor whose rates are those of the table, wherever it is built."""
-    again = {"adds": adds(3), "few": layers(rows=2)}
+    again: dict[str, Any] = {"adds": adds(3), "few": layers(rows=2)}
     target = "cpu -mcpu=x86-64-v2 -threads=1"
     tw.build_library(again, folder / "ops.so", target, **DEFAULT)
 
