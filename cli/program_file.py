@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +82,8 @@ def load_all(sources: Sequence[str], options: Options) -> dict[str, Func | Graph
     found: dict[str, Func | Graph] = {}
     several = replace(options, taken=set())
     for source in sources:
-        named = _NAMED.fullmatch(source)
+        files = (source, source.rpartition(":")[0], source.rsplit(":", 2)[0])
+        named = None if any(map(os.path.isfile, files)) else _NAMED.fullmatch(source)
         name, place = (None, source) if named is None else (named["name"], named["of"])
         own = options if len(sources) == 1 else several.of(place)
         made = load_buildable(place, own)

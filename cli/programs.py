@@ -245,9 +245,10 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     made = load_all(programs, options)
     if locked is not None and not _is_on_command_line(context, "db"):
         db = None  # that of the environment is for other builds
+    name, first = next(iter(made.items()))
     with nullcontext() if db is None else open_database(db) as database:
         library = build_library(
-            made if len(made) > 1 or "=" in programs[0] else next(iter(made.values())),
+            made if len(made) > 1 or first.name != name else first,
             output,
             target,
             database,

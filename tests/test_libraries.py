@@ -388,11 +388,19 @@ def model():
 """
 
 
-def test_the_command_builds_inspects_and_verifies(run: Run, tmp_path: Path) -> None:
+def test_the_command_builds_inspects_and_verifies(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, library = tmp_path / "a.py", tmp_path / "ops.so"
     file.write_text(SOURCE)
     target = ["--target", SERIAL, "--allow", "default"]
     sources = [f"{file}:f", f"second={file}:g", f"{file}:model"]
+    alone = run("build", f"plus={file}:g", "-o", library, *target, "--json").json
+    assert [*alone["programs"]] == ["plus"]
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.py").write_text(SOURCE)  # the name of a file that is there
+    odd = run("build", "a=b.py:g", "-o", library, *target, "--json").json
+    assert [*odd["programs"]] == ["transpose"]
     done = run("build", *sources, "-p", "n=3", "-o", library, *target, "--json").json
     assert [*done["programs"]] == ["transpose", "second", "model"]
     told = run("inspect", library, "--json").json

@@ -164,15 +164,17 @@ EXAMINED = {
 TARGET = "cpu -mcpu=x86-64-v3 -threads=1"
 STALE = "measured with llvm 21, wanted llvm 22"
 NOISE = "noisy machine: times uncertain by up to 68x; tune again when calm"
+ORIGIN = Origin(
+    "transfer",
+    detail="that of A:float32[64,128] B:float32[128,64], about 12% slower than a tuned one",
+    loss=0.12,
+    schedule_id="ab" * 32,
+)
 LIBRARY = Library(
     tuple(Path(f"build/libmatmul.{ending}") for ending in ("so", "so.json", "h")),
     tw.Target.parse("cpu -mcpu=x86-64-v3 -threads=1"),
-    Origin(
-        "transfer",
-        detail="that of A:float32[64,128] B:float32[128,64], about 12% slower than a tuned one",
-        loss=0.12,
-        schedule_id="ab" * 32,
-    ),
+    ORIGIN,
+    programs={"matmul": ORIGIN},
 )
 NO_DEVICE = tw.TargetError(
     "there is no driver of NVIDIA's devices on this machine",
