@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
 
 from ..base.durations import format_seconds
 from ..base.text import count
+from .memory import memory_for
 
 if TYPE_CHECKING:
     from .fixture import Fixture
@@ -109,11 +110,13 @@ class Serviced(ABC):
         same inputs again, and has to compute the same. All these calls are counted as others.
 
         Raises `ArtifactError` where it computes something else, or writes outside of its outputs,
-        and what a call raises.
+        `OutOfMemoryError` where there is no memory for the arguments, or a program without a
+        fixture takes more than 1 GB of them, and what a call raises.
         """
         from .fixture import try_out  # it knows the kinds of programs
 
-        try_out(cast("Loaded", self))
+        with memory_for("{0}: no memory for the arguments of its warm-up", self._program):
+            try_out(cast("Loaded", self))
         self._ready = True
 
     def count_calls(self) -> None:

@@ -74,6 +74,14 @@ def test_a_warm_up_sees_failures_and_what_is_written_beside(probe: Callable[...,
     assert not failing.mod.ready
 
 
+def test_a_warm_up_does_not_take_memory_without_end() -> None:
+    large = Argument("y", "float32", (1 << 29,), role="out")
+    probe = Probe(X, large)
+    with pytest.raises(tw.OutOfMemoryError):
+        probe.mod.warm_up()
+    assert (probe.calls, probe.mod.ready) == ([], False)
+
+
 def test_calls_are_counted_if_asked_for() -> None:
     probe = writes(lambda _: [1, 2, 3, 4], X, Y)
     x, y = np.zeros(4, "f4"), np.empty(4, "f4")
