@@ -258,7 +258,7 @@ def dialect(db: TuningDatabase) -> str:
 
 
 def execute(db: TuningDatabase, statement: str) -> None:
-    with db._layers[0].writing() as connection:
+    with db._layers[0].writing(migrating=True) as connection:
         connection.exec_driver_sql(statement)
 
 
