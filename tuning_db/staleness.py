@@ -29,11 +29,7 @@ def other_version(trace: str, toolchain: Toolchain) -> str | None:
 
     `None` if all are of those of the toolchain.
     """
-    now = {
-        name.removeprefix(PRIMITIVE): version
-        for name, version in toolchain.versions.items()
-        if name.startswith(PRIMITIVE)
-    }
+    now = _primitives(toolchain)
     # The version of the format is one; a step that names another is rare, and parsing takes time.
     if not now and trace.count('"version"') < 2:
         return None
@@ -49,6 +45,21 @@ def other_version(trace: str, toolchain: Toolchain) -> str | None:
         if made != today:
             return f"made with version {made!r:.20} of {name:.80}, wanted {today}"
     return None
+
+
+def suspicious(toolchain: Toolchain) -> list[str]:
+    """Patterns of SQL, at least one of which a trace has that is of other versions."""
+    names = (f'%"{name}"%' for name in _primitives(toolchain))
+    return ['%"version"%"version"%', *names]
+
+
+def _primitives(toolchain: Toolchain) -> dict[str, Json]:
+    """The versions of primitives beyond the first, by their names."""
+    return {
+        name.removeprefix(PRIMITIVE): version
+        for name, version in toolchain.versions.items()
+        if name.startswith(PRIMITIVE)
+    }
 
 
 def reverify(trace: str, measured: Toolchain, toolchain: Toolchain) -> str | None:

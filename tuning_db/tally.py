@@ -9,11 +9,11 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, or_, select
 
 from .finals_rule import FINALS, of_finals
 from .read import COLUMNS, NAMES, Damage, get, raw, to_record
-from .staleness import reverify
+from .staleness import reverify, suspicious
 from .tables import TABLES, measurement, schedule, session
 from .values import Measurement, Outcome, TargetRecord, Toolchain
 
@@ -109,40 +109,61 @@ def places(
     connection: Connection, today: Callable[[str], Toolchain | None], damage: Damage
 ) -> list[Place]:
     """What a database has by target and generation; `today` has the tools for a target's text."""
-    found: dict[tuple[str, str], list[Any]] = {}
-    for target, made_by, workload, traces, measurements, usable in _of_places(connection):
+    of = measurement.c
+    good = func.count().filter(of.outcome == Outcome.OK, of.verified)
+    keys = [raw(of[name]) for name in ("target", "toolchain", "workload")]
+    rows = connection.execute(select(*keys, func.count(), good).group_by(*keys).order_by(*keys))
+    found: dict[tuple[str, str], list[_Part]] = {}
+    for (target, tools), group in groupby(rows.all(), key=itemgetter(0, 1)):
         where = damage.or_none(connection, partial(get, connection, TargetRecord, target))
-        tools = damage.or_none(connection, partial(get, connection, Toolchain, made_by))
-        if where is None or tools is None:
+        made_by = damage.or_none(connection, partial(get, connection, Toolchain, tools))
+        if where is not None and made_by is not None:
+            _, _, workloads, numbers, usable = zip(*group, strict=True)
+            part = _Part(where, made_by, set(workloads), sum(numbers), sum(usable))
+            found.setdefault((where.text, made_by.generation), []).append(part)
+    return [
+        Place(
+            *key,
+            programs=len(set().union(*(part.workloads for part in parts))),
+            measurements=sum(part.measurements for part in parts),
+            usable=sum(part.usable for part in parts),
+            reverify=_stale(connection, parts, today(key[0])),
+        )
+        for key, parts in sorted(found.items())
+    ]
+
+
+class _Part(NamedTuple):
+    """What one toolchain measured on one target."""
+
+    target: TargetRecord
+    toolchain: Toolchain
+    workloads: set[str]
+    measurements: int
+    usable: int
+
+
+def _stale(connection: Connection, parts: Iterable[_Part], today: Toolchain | None) -> int | None:
+    """How many measurements the tools of today have to verify again; `None` if there are none."""
+    if today is None:
+        return None
+    stale = 0
+    for target, made_by, _, measurements, _ in parts:
+        if made_by.generation != today.generation:
+            stale += measurements
             continue
-        now = today(where.text)
-        place = found.setdefault((where.text, tools.generation), [set(), 0, 0, 0])
-        place[0].add(workload)
-        place[1] += measurements
-        place[2] += usable
-        if now is None:
-            place[3] = None
-        elif place[3] is not None and now.generation != tools.generation:
-            place[3] += measurements
-        elif place[3] is not None:
-            place[3] += sum(reverify(trace, tools, now) is not None for trace in traces())
-    return [Place(*key, len(p), *rest) for key, (p, *rest) in sorted(found.items())]
-
-
-def _of_places(connection: Connection) -> Iterator[tuple[Any, ...]]:
-    """The counts of each target, toolchain and workload (ids), and a function for their traces."""
-    keys = [raw(measurement.c[name]) for name in ("target", "toolchain", "workload")]
-    usable = func.count().filter(measurement.c.outcome == Outcome.OK, measurement.c.verified)
-    for *group, number, good in connection.execute(
-        select(*keys, func.count(), usable).group_by(*keys)
-    ).all():
-        of_group = [key == value for key, value in zip(keys, group, strict=True)]
         traces = (
             select(raw(schedule.c.trace))
             .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
-            .where(*of_group)
+            .where(
+                measurement.c.target == target.id,
+                measurement.c.toolchain == made_by.id,
+                or_(*map(schedule.c.trace.like, suspicious(today))),
+            )
         )
-        yield *group, partial(connection.scalars, traces), number, good
+        for trace in connection.execute(traces, execution_options={"yield_per": _PAGE}).scalars():
+            stale += reverify(trace, made_by, today) is not None
+    return stale
 
 
 _BUDGETS = select(*(raw(session.c[name]) for name in ("id", "trials")))

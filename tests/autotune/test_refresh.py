@@ -135,6 +135,8 @@ def test_the_best_of_an_older_version_of_a_primitive_is_measured_again(
     new = schedule_record(Trace.from_json(old.trace, older=True))
     assert json.loads(new.trace)["steps"][-1]["version"] == 2
     assert {m.schedule for m in db.measurements()} >= {old.id, new.id}
+    (place,) = db.places(lambda _: records.toolchain_record(resolve(TARGET)))
+    assert place.reverify == len(db.measurements(schedule=old.id)) > 0
     assert again(db) == []
     halved(1)
     with pytest.raises(ScheduleError) as made:
