@@ -67,7 +67,7 @@ _SOURCES = (
     *("tuning_db/**/*.py", "autotune/model/*/base/model.json"),
 )
 """The files of this package that take part in building a graph."""
-_WARN = ("building", "autotune.search")
+_WARN = ("building", "autotune.search", "tuning_db")
 """The packages whose warnings are about the model."""
 FROM_CACHE = "from the cache"
 """The only stage of the build of a model that was kept."""

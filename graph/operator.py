@@ -28,6 +28,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import IRError, ModelError, TilewrightError, similar
+from ..runtime.model import read_only
 from ..tir import te
 from ..tir.ir import Buffer, Func
 from ..tir.te import Tensor
@@ -279,19 +280,12 @@ class Operator:
     def _require(self, what: str, found: Sequence[object], wanted: Sequence[object]) -> None:
         if [*found] != [*wanted]:
             raise ModelError(
-                "{0}: its {1} has {2}, expected {3}", self.name, what, show(found), show(wanted)
+                "{0}: its {1} has {2}, expected {3}", self.name, what, _show(found), _show(wanted)
             )
 
 
-def show(things: Sequence[object]) -> str:
+def _show(things: Sequence[object]) -> str:
     return ", ".join(map(str, things)) or "nothing"
-
-
-def read_only(array: Array) -> Array:
-    """A view of an array through which it is not written."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def checked_name(name: object) -> str:

@@ -220,6 +220,13 @@ def outputs_of(outputs: Mapping[str, Argument], out: Any) -> tuple[Any, ...]:
     return results
 
 
+def read_only(array: Array) -> Array:
+    """A view of an array through which it is not written."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def bound(
     inputs: Mapping[str, Argument], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from ..target import Target
 from . import time_limit
 
 Call: TypeAlias = Callable[..., Any]
-"""Takes the inputs of a part, compact numpy arrays that it does not change, by position, and
+"""Takes the inputs of a part, compact numpy arrays that cannot be written, by position, and
 returns the output, or several in their order, in memory of their own. Threads call it at the same
 time."""
 

@@ -23,7 +23,7 @@ from .argument_checks import make_binder
 from .device_part import DeviceCalls, DevicePart
 from .device_plan import DevicePlan
 from .host_memory import HOST_MEMORY
-from .model import Array, Model, bound, outputs_of
+from .model import Array, Model, bound, outputs_of, read_only
 from .part_loader import Call
 from .partition_evidence import PartitionEvidence
 from .partition_plan import PartitionPlan, PartPlan
@@ -262,7 +262,7 @@ def _run(
     """Run a part on what is held, and hold what it computes. Errors have what is `told` of it."""
     given = [held[n] for n in part.reads]
     if not isinstance(call, Model):
-        given = [_read_only(array) for array in given]
+        given = [read_only(array) for array in given]
     try:
         found = call(*given)
     except TilewrightError:
@@ -295,12 +295,6 @@ def _run(
 
 def _operators(told: Mapping[str, Any]) -> str:
     return f"part {told['part']}, {', '.join(dict.fromkeys(told['operators']))}"
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _own(result: Array, held: Iterable[Array]) -> Array:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,6 +251,19 @@ def test_a_build_that_has_warned_warns_again(
     finally:
         logging.getLogger("tilewright").setLevel(logging.NOTSET)
     assert not tw.build(layer(), TARGET, db).kept
+
+
+def test_a_build_that_has_left_out_a_damaged_record_warns_again(
+    folder: Path, db: tw.TuningDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (func,) = layer().kernels()
+    put_measured(db, func, resolve(TARGET), NO_STEPS, 1e-6)
+    with closing(sqlite3.connect(tmp_path / "tuning.db")) as connection, connection:
+        connection.execute("UPDATE measurement SET samples = 'x'")
+    for _ in range(2):
+        caplog.clear()
+        assert not tw.build(layer(), TARGET, db).kept
+        assert "measurement.samples" in caplog.text
 
 
 # What of a user's own may depend on anything
