@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,10 @@ def test_a_library_keeps_the_parts_of_others(run: Run, layer: Path, tmp_path: Pa
         "tilewright", "onnxruntime", "tilewright",
     ]  # fmt: skip
     assert [part["kernels"] is None for part in told["parts"]] == [False, True, False]
+    (program,) = run("inspect", library, "--json").json["programs"]
+    importer = program["provenance"]["source"]["importer"]
+    assert importer["importer"] == "onnx"
+    assert importer["sha256"] == sha256(layer.read_bytes()).hexdigest()
     assert "part 2" in run("inspect", library).out
     found = run("run", library, "--evidence", "--profile", "--json").json
     built = run("run", *of_model, *placed, "--json").json
