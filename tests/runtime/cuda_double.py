@@ -199,6 +199,8 @@ class DoubleDevice(Device):
         self.launches: list[Launched] = []
         self.clock = 0.0
         self.released = threading.Event()
+        self._turn = threading.RLock()
+        """Held by the thread that submits work, or runs a piece of it."""
         self._handles = count(0x1000 * (facts.ordinal + 1), 16)
 
     # Memory
@@ -468,29 +470,32 @@ class DoubleDevice(Device):
         if here.blocking:
             others = self.streams.values() if stream == 0 else [self.streams[0]]
             before += [other for other in others if other.blocking]
-        earlier = [s.last for s in before if s.last is not None]
-        here.last = Work(act, [*earlier, *after], seconds, endless)
-        return here.last
+        with self._turn:
+            earlier = [s.last for s in before if s.last is not None]
+            here.last = work = Work(act, [*earlier, *after], seconds, endless)
+        return work
 
     def _run(self, work: Work | None) -> None:
-        """Run what a piece of work comes after, and it."""
+        """Run what a piece of work comes after, and it; other threads may run some of it."""
         pending = [] if work is None else [work]
         while pending:
             first = pending[-1]
-            waiting = [w for w in first.after if not w.done]
-            if first.done or waiting:
-                pending = pending[:-1] if first.done else [*pending, *waiting]
-                continue
-            if first.endless and not self.released.wait(30):
+            begins = all(w.done for w in first.after)
+            if begins and first.endless and not self.released.wait(30):
                 raise AssertionError("waited for a kernel that never ends")
-            start = max([self.clock if not first.after else 0.0, *(w.end for w in first.after)])
-            try:
-                first.act()
-            except Fault as fault:
-                self.lost = fault.code
-            first.end = start + first.seconds
-            self.clock = max(self.clock, first.end)
-            first.done, first.after = True, []
+            with self._turn:
+                waiting = [w for w in first.after if not w.done]
+                if first.done or waiting:
+                    pending = pending[:-1] if first.done else [*pending, *waiting]
+                    continue
+                start = max([self.clock if not first.after else 0.0, *(w.end for w in first.after)])
+                try:
+                    first.act()
+                except Fault as fault:
+                    self.lost = fault.code
+                first.end = start + first.seconds
+                self.clock = max(self.clock, first.end)
+                first.done, first.after = True, []
             self._check("to wait")
 
     def _check(self, doing: str, *arguments: Any) -> None:
