@@ -5,6 +5,7 @@ Sums of narrow floats are in float32, and rounded once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,6 +95,14 @@ def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
+def _mean(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """That of no element is NaN, of which `np.mean` would warn."""
+    wide = x.dtype if dtypes.is_float(dtypes.from_numpy(x.dtype)) else np.float64
+    total = np.sum(x, axis=axes, dtype=wide, keepdims=keepdims)
+    with np.errstate(all="ignore"):
+        return np.asarray(total / total.dtype.type(math.prod(x.shape[axis] for axis in axes)))
+
+
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """What the largest and the smallest of no element are."""
     return dtypes.extremes(dtypes.from_numpy(dtype))
@@ -109,7 +118,7 @@ def _smallest(x: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
 
 _reduction("sum", ops.sum, _numpy(np.sum))
 _reduction("prod", ops.prod, _numpy(np.prod))
-_reduction("mean", ops.mean, _numpy(np.mean))
+_reduction("mean", ops.mean, _mean)
 _reduction("max", ops.max, _largest)
 _reduction("min", ops.min, _smallest)
 

@@ -53,7 +53,19 @@ def _normal(*shape: int) -> Array:
     return (_RNG.standard_normal(shape) / 2).astype(np.float32)
 
 
+def _loop(*, sliced: bool) -> tuple[str, list[Any], dict[str, Any]]:
+    """A state to which a row, or what is the same in all steps, is added."""
+    b = Builder("step")
+    x, y = (b.input(name, TensorType("float32", (2, 5))) for name in "xy")
+    body = b.graph({"x": b.add("tanh", b.add("add", x, y)), "y": x})
+    given = [_normal(2, 5), _normal(3, 2, 5) if sliced else _normal(2, 5)]
+    options = {"body": str(body), "count": 3, "carried": 1, "sliced": int(sliced)}
+    return "loop", given, options
+
+
 CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    _loop(sliced=False),
+    _loop(sliced=True),
     *((name, [X], {}) for name in (
         "relu", "sigmoid", "softplus", "softsign", "mish", "gelu", "gelu_by_tanh", "negative",
         "abs", "exp", "tanh", "erf", "floor", "ceil", "sin", "cos", "tan", "sinh", "cosh", "asinh",
