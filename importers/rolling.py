@@ -82,7 +82,8 @@ class StepBuilder(Builder):
     def row(self, x: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value | None:
         """A part of `x` that is one row of it in each step, if it is known which."""
         axes = [d for d, size in enumerate(sizes) if size < x.shape[d]]
-        if x in self.producers or x in self.states or x in self.rows or len(axes) != 1:
+        inside = x in self.producers or x in self.states or x in self.rows or x in self.updates
+        if inside or len(axes) != 1:
             return None
         (axis,) = axes
         places = self._places(starts[axis], x.shape[axis] - 1)

@@ -167,6 +167,10 @@ LOOPS = {
     "rows_written_in_part": lambda h, x: jax.lax.fori_loop(
         0, ROWS - 1, lambda k, v: _written(v, h * k, k, 0), x
     ),
+    "row_read_as_it_is_written": lambda h, x: jax.lax.fori_loop(
+        0, ROWS, lambda k, v: (_written(v[0], h * k, k, 0), v[1] + _written(v[0], h * k, k, 0)[k]),
+        (x, h),
+    ),
     "swapped": lambda h, x: jax.lax.fori_loop(0, ROWS, lambda _, v: (v[1], v[0] + 1), (h, x[0])),
     "nested": lambda h, x: jax.lax.scan(
         lambda v, r: (jax.lax.fori_loop(0, 9, lambda k, u: u * 0.5 + k * r, v), r), h, x
@@ -181,7 +185,8 @@ def test_loops_of_many_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     graph = check(LOOPS[name], array(4), array(ROWS, 4))
     assert [node.operator for node in graph.nodes].count("loop") == 1
     copied = any(node.operator == "scatter_nd" for node in nodes_of(graph))
-    assert copied == (name in ("rows_written_and_read", "rows_written_in_part"))
+    whole = ("rows_written_and_read", "rows_written_in_part", "row_read_as_it_is_written")
+    assert copied == (name in whole)
 
 
 def test_a_loop_of_a_thousand_steps_is_a_node() -> None:
