@@ -170,16 +170,17 @@ def _arguments(signature: Signature, seed: int, memory: Memory, *, positive: boo
 
 
 def _in_range(number: int, argument: Argument, guards: Sequence[Guard]) -> Argument:
-    """An input of a model whose integers are within what its guards allow, else 0 or 1.
+    """An input of a model whose integers are within what all of its guards allow, else 0 or 1.
 
     As masks, lengths and indices those are valid.
     """
-    if dtypes.is_float(argument.dtype) or argument.dtype in ("bool", "int8", "uint8"):
+    own = [guard for guard in guards if guard.argument == number and guard.column is None]
+    if not own and argument.dtype in ("int8", "uint8"):
         return argument
-    low, high = 0, 1
-    for guard in guards:
-        if guard.argument == number and guard.column is None:
-            low, high = max(low, guard.least), guard.greatest
+    if dtypes.is_float(argument.dtype) or argument.dtype == "bool":
+        return argument
+    low = max(0, *(guard.least for guard in own)) if own else 0
+    high = min((guard.greatest for guard in own), default=1)
     return replace(argument, value_range=(low, max(low, min(high, low + (1 << 30))) + 1))
 
 

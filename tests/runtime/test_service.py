@@ -174,6 +174,17 @@ def test_a_warm_up_compares_with_the_results_of_the_build(tmp_path: Path) -> Non
     assert [report.calls for report in library.report().values()] == [2, 1]
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int8"])
+def test_indices_of_two_tables_are_within_the_smaller_one(dtype: str) -> None:
+    b = Builder("tables")
+    where = b.input("where", TensorType(dtype, (64,)))
+    small, large = (b.input(f"t{n}", TensorType("float32", (n, 4))) for n in (3, 500))
+    rows = [b.add("take", table, where, axis=0) for table in (small, large)]
+    model = tw.build(b.graph({"y": b.add("add", *rows)}), SERIAL)
+    model.warm_up()
+    assert model.ready
+
+
 def test_a_kernel_of_a_device_is_warmed_up() -> None:
     with emulated_device() as faults:
         module = tw.build(tw.ops.add_relu_func(64), "cuda -arch=sm_90a", allow=("default",))
