@@ -15,7 +15,9 @@ from ..base import dtypes
 from ..base.errors import BuildError, UnsupportedError, similar
 from ..graph.ir import Constant, Graph, Node, Value
 from ..graph.limits import open_limits
+from ..graph.loops import is_loop, nodes_of
 from ..graph.operator import Kind, find, operators_of
+from ..graph.operators.loop import body_of
 from ..graph.provider import Provider
 from ..graph.reference import not_computed, run
 from ..runtime.device_part import DevicePart
@@ -73,8 +75,7 @@ class Tilewright(Provider):
         self.options = options
 
     def refusal(self, node: Node) -> str | None:
-        is_loop = find(node.operator).kind is Kind.LOOP
-        return None if is_loop else kernel_refusal(node)
+        return None if is_loop(node) else kernel_refusal(node)
 
     def compile(self, graph: Graph, target: Target) -> Model:
         from .build_model import build_graph
@@ -89,7 +90,7 @@ class DeviceProvider(Provider):
     """Kernels of this compiler on a device: `DeviceProvider("gpu", "cuda -arch=sm_90a")`.
 
     The host copies to it and from it what crosses, and goes on until it needs a result. Options are
-    those of `tw.build`.
+    those of `tw.build`; what is left out is as in the build of the model.
     """
 
     def __init__(self, name: str, target: Target | str, **options: Any) -> None:
@@ -97,9 +98,9 @@ class DeviceProvider(Provider):
         self.target, self.options = target, options
 
     def with_options(self, options: Mapping[str, Any]) -> DeviceProvider:
-        """The same provider with options of a build."""
+        """The same provider with options of a build, but for its own."""
         found = copy(self)
-        found.options = {**options}
+        found.options = {**options, **self.options}
         return found
 
     def refusal(self, node: Node) -> str | None:
@@ -162,7 +163,8 @@ class _OnnxProvider(Provider):
         self._asked: dict[str, str | None] = {}
 
     def refusal(self, node: Node) -> str | None:
-        for value in (*node.inputs, *node.outputs):
+        inner = nodes_of(body_of(str(node.attributes["body"]))) if is_loop(node) else ()
+        for value in (v for each in (node, *inner) for v in (*each.inputs, *each.outputs)):
             if value.dtype in self.narrows:
                 return f"it computes {value.dtype} in a narrower dtype"
             if dtypes.to_numpy(value.dtype).isbuiltin != 1:

@@ -22,6 +22,7 @@ from ..runtime.part_loader import Call, PartLoader
 from ..target import Target
 from .ir import Graph, Node
 from .operator import Kind, find
+from .operators.loop import body_of
 
 if TYPE_CHECKING:
     from ..runtime.device_part import DevicePart
@@ -49,10 +50,17 @@ class Provider(PartLoader):
         """Why it cannot run a node; `None` if it can."""
 
     def seconds(self, node: Node) -> float:
-        """What it expects a node to take: by default, by the bytes and products of it."""
+        """What it expects a node to take: by default, by the bytes and products of it.
+
+        A loop takes what the nodes of its body do, in each of its steps.
+        """
+        record = find(node.operator)
+        if record.kind is Kind.LOOP:
+            body, steps = body_of(str(node.attributes["body"])), node.attributes["count"]
+            return float(steps * sum(map(self.seconds, body.nodes)))  # type: ignore[operator]
         moved = sum(v.type.bytes for v in (*node.inputs, *node.outputs))
         products = 0.0
-        if find(node.operator).kind is Kind.CONTRACTION:
+        if record.kind is Kind.CONTRACTION:
             # Of matrices these are all products; of other contractions it is about as many.
             operands = (*node.inputs[:2], node.outputs[0])
             products = math.sqrt(math.prod(float(v.type.size) for v in operands))

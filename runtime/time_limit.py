@@ -26,8 +26,8 @@ def within(
     Raises what it raises, and `ProviderError` with this data where it takes longer than so many
     seconds, and of a provider that hangs in an earlier one. `None` is no limit.
     """
-    if provider in _hanging:
-        _refuse(provider, data)
+    if (hanging := _hanging.get(provider)) is not None:
+        _refuse(provider, *hanging, data)
     if seconds is None:
         return call()
     outcome: list[tuple[T | None, BaseException | None]] = []
@@ -54,9 +54,8 @@ def within(
     return result  # type: ignore[return-value]
 
 
-def _refuse(provider: str, data: dict[str, Any]) -> None:
+def _refuse(provider: str, thread: threading.Thread, doing: str, data: dict[str, Any]) -> None:
     """Raise `ProviderError` if a provider hangs."""
-    thread, doing = _hanging[provider]
     if thread.is_alive():
         raise ProviderError(
             "the provider {0} hangs: it was asked {1}, and still runs", provider, doing,

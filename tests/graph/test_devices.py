@@ -261,6 +261,12 @@ def test_what_a_device_does_not_run(tmp_path: Path) -> None:
         tw.build_library(layers(), tmp_path / "net.so", HOST, providers=["gpu"])
 
 
+def test_own_options_of_a_device_stay() -> None:
+    own = DeviceProvider("other", GPU, allow=("default",), tolerance=0.5)
+    found = own.with_options({"allow": ("record",), "tolerance": None, "strict_fp": True})
+    assert found.options == {"allow": ("default",), "tolerance": 0.5, "strict_fp": True}
+
+
 def test_a_device_that_is_none(registered: Any) -> None:  # noqa: F811
     registered(DeviceProvider("other", HOST))
     with pytest.raises(BuildError):

@@ -557,3 +557,24 @@ def test_a_dtype_that_openvino_narrows_is_refused(dtype: str) -> None:
     x = b.input("x", TensorType(dtype, (4,)))
     (node,) = b.graph({"y": b.add("add", x, x)}).nodes
     assert dtype in (PROVIDERS["openvino"].refusal(node) or "")
+
+
+def loop(count: int) -> Node:
+    """Exp in float64 in each step of a loop of float32."""
+    step = Builder("step")
+    wide = step.add("cast", step.input("x", TensorType("float32", (4,))), dtype="float64")
+    text = str(step.graph({"y": step.add("cast", step.add("exp", wide), dtype="float32")}))
+    b = Builder("loop")
+    x = b.input("x", TensorType("float32", (4,)))
+    made = b.add_all("loop", x, body=text, count=count, carried=1, sliced=0)
+    (node,) = b.graph({"y": made[0]}).nodes
+    return node
+
+
+def test_a_dtype_that_openvino_narrows_is_refused_in_the_body_of_a_loop() -> None:
+    assert "float64" in (PROVIDERS["openvino"].refusal(loop(9)) or "")
+
+
+def test_a_loop_takes_as_long_as_its_steps() -> None:
+    seconds = PROVIDERS["tilewright"].seconds
+    assert seconds(loop(5000)) > 1000 * seconds(loop(1)) > 0
