@@ -168,7 +168,9 @@ LOOPS = {
         0, ROWS - 1, lambda k, v: _written(v, h * k, k, 0), x
     ),
     "row_read_as_it_is_written": lambda h, x: jax.lax.fori_loop(
-        0, ROWS, lambda k, v: (_written(v[0], h * k, k, 0), v[1] + _written(v[0], h * k, k, 0)[k]),
+        0,
+        ROWS,
+        lambda k, v: (_written(v[0], h * k, k, 0), v[1] + _written(v[0], h * k, k, 0)[k]),
         (x, h),
     ),
     "swapped": lambda h, x: jax.lax.fori_loop(0, ROWS, lambda _, v: (v[1], v[0] + 1), (h, x[0])),
