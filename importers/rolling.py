@@ -266,6 +266,8 @@ def _counted(
     if traced is None:
         return None
     going, made = traced
+    if any(value.type != after.type for value, after in zip(states, made, strict=False)):
+        return None  # a list that grows, as a tensor
     constant = {n for n, value in enumerate(states) if made[n] is value}
     counters = {
         n: step for n, value in enumerate(states)

@@ -243,3 +243,36 @@ def test_loops_of_onnx(scan: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         rows.append(state)
     wanted = [state, np.stack(rows[::-1] if scan else rows)]
     close(graph.reference(*(given[name] for name in shapes)), wanted)
+
+
+def test_a_state_that_grows_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists become tensors that get longer in each step: no loop of the graph has such a state."""
+    pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    monkeypatch.setattr(rolling, "WRITTEN_NODES", 8)
+    info = helper.make_tensor_value_info
+    step = helper.make_graph(
+        [
+            helper.make_node("Identity", ["c"], ["going"]),
+            helper.make_node("Sin", ["x"], ["after"]),
+            helper.make_node("Concat", ["s", "after"], ["longer"], axis=0),
+        ],
+        "step",
+        [info("n", 7, ()), info("c", 9, ()), info("x", 1, (4,)), info("s", 1, None)],
+        [info("going", 9, ()), info("after", 1, (4,)), info("longer", 1, None)],
+    )
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Loop", ["count", "", "x", "x"], ["last", "all"], body=step)],
+            "model",
+            [info("x", TensorProto.FLOAT, (4,))],
+            [info(name, TensorProto.FLOAT, None) for name in ("last", "all")],
+            [numpy_helper.from_array(np.array(9), "count")],
+        ),
+        opset_imports=[helper.make_opsetid("", 20)],
+    )
+    rows = [np.ones(4, np.float32)]
+    for _ in range(9):
+        rows.append(np.sin(rows[-1]))
+    close(tw.import_onnx(model).reference(rows[0]), [rows[-1], np.concatenate(rows)])
