@@ -74,6 +74,11 @@ class Ways:
                 hint=f"leave out {name} here, and give it to tw.freeze",
             )  # fmt: skip
 
+    @property
+    def restricted(self) -> bool:
+        """Whether `check` may refuse something, which needs all kernels of programs."""
+        return self.locked is not None or self.require_tuned
+
     def choices(self, program: Func | Schedule) -> Choices:
         allow = ("record",) if self.require_tuned else self.allow
         return Choices(program, self.target, self.database, allow, self.tolerance, self.locked)

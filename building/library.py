@@ -94,15 +94,16 @@ def compiled_for_files(
             "a library of {0} programs is for processors, found {1}", len(programs), ways.target,
             hint="write a file of each",
         )  # fmt: skip
-    if len(programs) > 1:  # what is wrong with any of them is told at once
-        given = [divided(p, own=own, **shared) if isinstance(p, Graph) else p for p in programs]
+    # What is wrong with any of them is told before the first one is compiled.
+    given = [divided(p, own=own, **shared) if isinstance(p, Graph) else p for p in programs]
+    if len(programs) > 1 and ways.restricted:
         ways.check([part for program in given for part in parts_of(program, ways)])
     kernels = iter(_kernels([p for p in programs if not isinstance(p, Graph)], ways))
     return [
-        _graph(program, ways, own, shared, object_file=object_file)
-        if isinstance(program, Graph)
+        _graph(each, ways, own, object_file=object_file)
+        if isinstance(each, Partition)
         else next(kernels)
-        for program in programs
+        for each in given
     ]
 
 
@@ -141,9 +142,9 @@ def _kernels(
 
 
 def _graph(
-    graph: Graph, ways: Ways, own: Tilewright, shared: Mapping[str, Any], *, object_file: bool
+    found: Partition, ways: Ways, own: Tilewright, *, object_file: bool
 ) -> tuple[Compiled, Provenance]:
-    found = divided(graph, own=own, **shared)
+    graph = found.graph
     if all(part.provider is own for part in found.parts):
         built = compile_graph(graph, ways.target, **own.options, profiled=not object_file)
         told = built.evidence()
