@@ -361,16 +361,22 @@ class _Work:
         del self._at_work[worker]
         try:
             answer = job.read(worker, job.numbers, asked.answer(), asked.request)
-        except (*UNBELIEVED, Disturbed) as error:
-            rest = REST if isinstance(error, Disturbed) else math.inf
-            self._cluster.set_aside(worker, str(error), rest)
+        except Disturbed as error:
+            self._cluster.set_aside(worker, str(error), REST)
             self._waiting.appendleft(job)
+        except UNBELIEVED as error:  # what no worker can do costs no more than two of them
+            self._cluster.set_aside(worker, str(error))
+            yield from self._elsewhere(worker, job)
         else:
             yield Done(job, worker, answer)
 
     def _lost(self, worker: Worker, job: Job) -> Iterator[Done]:
-        """Give the job of a worker that is lost to others, unless it was lost before."""
+        """Give the job of a worker that is lost to others."""
         self._at_work.pop(worker)[1].future.cancel()
+        yield from self._elsewhere(worker, job)
+
+    def _elsewhere(self, worker: Worker, job: Job) -> Iterator[Done]:
+        """Give a job that a worker has not done to others, unless it was lost before."""
         again = job.lost()
         if again:
             lost = count(len(job.numbers), "candidate")

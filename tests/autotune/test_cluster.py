@@ -8,7 +8,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -362,6 +363,50 @@ def test_a_candidate_that_is_lost_twice_has_failed() -> None:
     first = job.lost()
     assert [each.numbers for each in first] == [[3], [4]]
     assert [each.lost() for each in first] == [[], []]
+
+
+class Replies:
+    """A cluster of three workers that answer what they are asked at once."""
+
+    def __init__(self) -> None:
+        record, environment = target_record(resolve(HERE)), Environment({})
+        self.workers = [Worker(name, resolve(HERE), record, environment) for name in "abc"]
+        self.free = 0
+
+    def has(self, worker: Worker) -> bool:
+        return worker in self.workers
+
+    def set_aside(self, worker: Worker, why: str, seconds: float = 0.0) -> None:
+        self.workers.remove(worker)
+
+    def named(self, address: str) -> str:
+        return address
+
+    def look(self) -> None:
+        pass
+
+    def submit(self, function: Any, request: str, *_: Any) -> Any:
+        future: Future[str] = Future()
+        future.set_result(request)
+        future.status = "finished"  # type: ignore[attr-defined]
+        return future
+
+
+def test_what_no_worker_can_do_costs_two_of_them() -> None:
+    """Regression: each worker in turn was set aside, until none was left."""
+
+    def read(worker: Worker, numbers: Sequence[int], text: object, request: str) -> object:
+        if 1 in numbers:
+            raise tw.TuningError("it does not build any more")
+        return text
+
+    cluster: Any = Replies()
+    jobs = [Job([0, 1], str, read, 9.0), Job([2], str, read, 9.0)]
+    done = [*Cluster.do(cluster, jobs, lambda: None)]
+    assert sorted((d.job.numbers, d.answer) for d in done) == [
+        ([0], "[0]"), ([1], None), ([2], "[2]"),
+    ]  # fmt: skip
+    assert len(cluster.workers) == 1
 
 
 def test_slow_and_disturbed_workers_are_noticed() -> None:
