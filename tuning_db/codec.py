@@ -104,10 +104,8 @@ def check(record: AnyRecord) -> None:
         value = getattr(record, name)
         if is_digest and isinstance(value, str):
             _check_digest(where, value)
-        elif value is not None and (check_value := _CHECKS.get(type(value))) is not None:
+        elif value is not None and (check_value := _check_of(type(value))) is not None:
             check_value(where, value)
-        elif isinstance(value, str):
-            _check_text(where, value)
     if isinstance(record, ScheduleRecord):
         try:
             _ = record.id  # of what the trace holds
@@ -270,6 +268,14 @@ _CHECKS: dict[type, Callable[[str, Any], None]] = {
     dict: _check_mapping,
     tuple: _check_elements,
 }
+
+
+@cache
+def _check_of(type: type) -> Callable[[str, Any], None] | None:
+    """The check of values of a type, such as numpy's float64, which is a float."""
+    if issubclass(type, bool):
+        return None
+    return next((_CHECKS[base] for base in type.__mro__ if base in _CHECKS), None)
 
 
 def _check_machine(record: Machine) -> None:

@@ -264,7 +264,13 @@ def to_onnx(graph: Graph) -> Any:
             reasons=problems,
         )  # fmt: skip
     for name, value in graph.outputs.items():
-        if wanted.get(value) != name:
+        given = graph.inputs.get(name)
+        if given is not None and given is not value:
+            raise UnsupportedError(
+                "{0} is an input and another output, which ONNX does not name alike", name,
+                reasons=[name], hint="name the output otherwise",
+            )  # fmt: skip
+        if given is None and wanted.get(value) != name:
             writer.nodes.append(helper.make_node("Identity", [writer.name(value)], [name]))
     nodes = _live(writer.nodes, graph.outputs)
     read = set(_read(nodes))

@@ -336,6 +336,21 @@ def test_outputs_that_are_inputs_constants_or_the_same_have_their_names() -> Non
         np.testing.assert_array_equal(found, value)
 
 
+def test_an_output_of_the_name_of_its_input_is_that_input() -> None:
+    """Regression: it was the output of an Identity, too, and no model names two values alike."""
+    b = Builder("same")
+    x = b.input("x", TensorType("float32", (3,)))
+    given = np.ones(3, np.float32)
+    model = b.graph({"x": x, "y": b.add("exp", x)}).to_onnx()
+    onnx.checker.check_model(model)
+    for found, wanted in zip(
+        tw.import_onnx(model).reference(given), (given, np.exp(given)), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    with pytest.raises(UnsupportedError):
+        b.graph({"x": b.add("exp", x)}).to_onnx()
+
+
 def test_all_that_cannot_be_written_is_listed() -> None:
     name = "test_to_onnx_only_here"
     register(Operator(name, Kind.OPAQUE, abs, infer=lambda x: x, source=lambda x: x))

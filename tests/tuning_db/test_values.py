@@ -7,6 +7,7 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -246,6 +247,15 @@ def test_bad_json_is_refused(kind: str, changes: dict[str, Any], message: str) -
     record = next(r for r in ONE_OF_EACH if r.kind == kind)
     with pytest.raises(DatabaseError, match=message):
         from_plain(type(record), to_plain(record) | changes)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_floats_of_numpy_are_checked_as_others_are(value: float) -> None:
+    record = dataclasses.replace(
+        next(r for r in ONE_OF_EACH if isinstance(r, Measurement)), elapsed=np.float64(value)
+    )
+    with pytest.raises(DatabaseError):
+        check(record)
 
 
 def test_missing_and_unknown_fields_are_refused() -> None:
