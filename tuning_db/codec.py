@@ -104,7 +104,7 @@ def check(record: AnyRecord) -> None:
         value = getattr(record, name)
         if is_digest and isinstance(value, str):
             _check_digest(where, value)
-        elif value is not None and (check_value := _check_of(type(value))) is not None:
+        elif (check_value := _CHECKS.get(type(value)) or _check_of(value)) is not None:
             check_value(where, value)
     if isinstance(record, ScheduleRecord):
         try:
@@ -270,12 +270,11 @@ _CHECKS: dict[type, Callable[[str, Any], None]] = {
 }
 
 
-@cache
-def _check_of(type: type) -> Callable[[str, Any], None] | None:
-    """The check of values of a type, such as numpy's float64, which is a float."""
-    if issubclass(type, bool):
+def _check_of(value: object) -> Callable[[str, Any], None] | None:
+    """The check of a value of another type, such as numpy's float64, which is a float."""
+    if isinstance(value, bool):
         return None
-    return next((_CHECKS[base] for base in type.__mro__ if base in _CHECKS), None)
+    return next((_CHECKS[base] for base in type(value).__mro__ if base in _CHECKS), None)
 
 
 def _check_machine(record: Machine) -> None:

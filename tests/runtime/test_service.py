@@ -16,6 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright.graph import Builder, TensorType
 from tilewright.runtime import Argument
+from tilewright.runtime.artifact import read_manifest
 from tilewright.runtime.model import Model
 
 from ..codegen.cuda.emulated import emulated_device
@@ -183,6 +184,19 @@ def test_indices_of_two_tables_are_within_the_smaller_one(dtype: str) -> None:
     model = tw.build(b.graph({"y": b.add("add", *rows)}), SERIAL)
     model.warm_up()
     assert model.ready
+
+
+def test_sums_of_the_largest_floats_are_written(tmp_path: Path) -> None:
+    """Regression: the sums were infinite, which is no JSON, and nothing was written."""
+    b = Builder("mask")
+    x = b.input("x", TensorType("float64", (256,)))
+    least = b.constant(np.finfo("f8").min, "float64")
+    hidden = b.add("where", b.add("less", x, b.constant(1.0, "float64")), least, x)
+    path = tmp_path / "mask.so"
+    tw.build_library(b.graph({"y": hidden}), path, SERIAL)
+    assert tw.verify(path).passed
+    (output,) = read_manifest(path).program.fixture.outputs  # type: ignore[union-attr]
+    assert 0 < output.finite < 256
 
 
 def test_a_kernel_of_a_device_is_warmed_up() -> None:
