@@ -5,11 +5,12 @@ Join adjacent dimensions that are accessed at the digits of one number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from .ir import Binary, Buffer, Const, Dim, Expr, Op, Var
-from .polynomial import Poly, constant
+from .polynomial import Poly, add, constant
 from .simplify import Simplifier
 from .structure import same
 
@@ -87,8 +88,10 @@ def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
 
         A[i, e // 8, e % 8], of shape (4, 6, 8)   ->   A[i, e], of shape (4, 48)
 
-    The remainder is by the size of its dimension. Buffers with strides of their own stay as they
-    are.
+        A[e // 32, (e % 16 // 8 + e // 16 * 2) % 4, e % 8], of shape (6, 4, 8)   ->   A[e]
+
+    Remainders are by the sizes of their dimensions. Multiples of these may have been left out of
+    quotients and remainders. Buffers with strides of their own stay as they are.
     """
     shape, found = list(buffer.shape), list(indices)
     dims: list[tuple[int, ...]] = [(d,) for d in range(len(shape))]
@@ -102,7 +105,60 @@ def joined(buffer: Buffer, indices: tuple[Expr, ...]) -> Joined:
                 shape[d : d + 2] = [size * low]
                 found[d : d + 2] = [number]
                 dims[d : d + 2] = [dims[d] + dims[d + 1]]
+        for last in range(len(shape) - 1, 0, -1):
+            if last < len(shape) and (run := _run(found, shape, last)) is not None:
+                d, number = run
+                shape[d : last + 1] = [math.prod(cast("list[int]", shape[d : last + 1]))]
+                found[d : last + 1] = [number]
+                dims[d : last + 1] = [tuple(n for joint in dims[d : last + 1] for n in joint)]
     return Joined(tuple(shape), tuple(found), tuple(dims))
+
+
+def _run(indices: Sequence[Expr], shape: Sequence[Dim], last: int) -> tuple[int, Expr] | None:
+    """The first of the dimensions up to `last` whose indices are digits of one number, and that.
+
+    From the last dimension outwards, elements are numbered by the dimensions so far: `number`, or
+    its remainder by their size if that was `cut` off. A quotient of it by that size, in the next
+    index, tells that both are digits of the number that they make together.
+    """
+    if not any(map(_has_quotient, indices[:last])):
+        return None
+    s = Simplifier()
+    size, found = 1, None
+    number: Poly = {}
+    cut = False
+    for d in range(last, -1, -1):
+        extent = shape[d]
+        if not isinstance(extent, int):
+            break
+        rest = _operand(indices[d], Op.MOD, extent)
+        terms = _terms(indices[d] if rest is None else rest)
+        quotient = next((t for t in terms if _is_quotient(s, t, number, size)), None)
+        if quotient is None and cut:
+            break
+        for term in terms:
+            if term is not quotient:
+                number = add(number, s.poly(term), size)
+        size, cut = size * extent, rest is not None
+        if quotient is not None:
+            whole = s.build(number)
+            found = d, whole % size if cut else whole
+    return found
+
+
+def _terms(e: Expr) -> list[Expr]:
+    """What `e` is the sum of."""
+    return [*_terms(e.a), *_terms(e.b)] if type(e) is Binary and e.op is Op.ADD else [e]
+
+
+def _is_quotient(s: Simplifier, term: Expr, number: Poly, size: int) -> bool:
+    """Whether a term is the quotient of `number` by `size`."""
+    of = _operand(term, Op.FLOORDIV, size)
+    return of is not None and s.poly(of) == number
+
+
+def _has_quotient(e: Expr) -> bool:
+    return type(e) is Binary and (e.op is Op.FLOORDIV or _has_quotient(e.a) or _has_quotient(e.b))
 
 
 def two_digits(e: Expr, sizes: Mapping[Var, Dim]) -> tuple[Var, Var] | None:
