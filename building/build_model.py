@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -172,13 +173,17 @@ def kernels_and_steps(
         rewrites, graph = graph.rewrites(), graph.optimized()
     with stage("divide"):
         groups = divide(graph)
-        inner = [group for group, _ in kernel_groups(groups)]
+        often = dict(kernel_groups(groups))
+        inner = [*often]
     with stage("lower"):
         funcs = lowered_all(inner)
     distinct = [*dict.fromkeys(funcs)]
     if lowered is not None:
         lowered(distinct)
-    ways.check([(graph.name, funcs)])
+    runs: Counter[Func] = Counter()
+    for func, times in zip(funcs, often.values(), strict=True):
+        runs[func] += times
+    ways.check([(graph.name, runs)])
     choices = [*map(ways.choices, distinct)]
     try:
         made = compile_all(choices, target, jobs=jobs, strict_fp=ways.strict_fp, stage=stage)

@@ -5,10 +5,11 @@ What is between kernels is in the workspace of the entry, whose signature is tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import BuildError, NotTunedError
 from ..codegen.build import check_name
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from ..schedule import Schedule
     from ..tuning_db import TuningDatabase
     from .lock_file import LockFile
+
+
+Kernels: TypeAlias = Mapping[Any, int]
+"""How often a call runs which kernels, each a `Func` or a `Schedule`."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,16 @@ class Ways:
         allow = ("record",) if self.require_tuned else self.allow
         return Choices(program, self.target, self.database, allow, self.tolerance, self.locked)
 
-    def check(self, programs: Sequence[tuple[str, Sequence[Func | Schedule]]]) -> None:
-        """Check programs, given by their names, and the kernels that a call of each runs.
+    def check(self, programs: Sequence[tuple[str, Kernels]]) -> None:
+        """Check programs, given by their names, and how often a call of each runs which kernels.
 
         Raises `LockError` with all that changed since they were locked, and `NotTunedError` with
         all that have no record, where that is required.
         """
-        funcs = [(name, [k for k in kernels if isinstance(k, Func)]) for name, kernels in programs]
+        funcs = [
+            (name, {k: runs for k, runs in kernels.items() if isinstance(k, Func)})
+            for name, kernels in programs
+        ]
         if self.locked is not None:
             from ..schedule import Schedule
             from .lock_changes import check_unchanged
@@ -191,12 +199,10 @@ def pieces_of(program: Func | Schedule, ways: Ways) -> tuple[Piece, ...]:
     return pieces if seconds < whole.seconds else ()
 
 
-def _with_kernels(
-    program: Func | Schedule, pieces: Sequence[Piece]
-) -> tuple[str, list[Func | Schedule]]:
-    """The name of a program, and the kernels that a call runs."""
+def _with_kernels(program: Func | Schedule, pieces: Sequence[Piece]) -> tuple[str, Kernels]:
+    """The name of a program, and how often a call runs which kernels."""
     name = getattr(program, "name", "?")  # what is no program is refused later
-    return name, [piece.func for piece in pieces] or [program]
+    return name, Counter(piece.func for piece in pieces) or {program: 1}
 
 
 def _built(kernel: ChosenKernel) -> Built:

@@ -23,7 +23,7 @@ from ..tir.ir import Func
 from ..tuning_db.arguments import opened_or_none
 from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import ScheduleRecord, parse_trace
-from .build_program import Ways
+from .build_program import Kernels, Ways
 from .choose import POLICIES, host_of
 from .compile_all import ChosenKernel, compile_all
 from .library import parts_of, renamed
@@ -64,10 +64,10 @@ def freeze(
     given = [*programs] if isinstance(programs, Iterable) else [programs]
     if isinstance(programs, Mapping):
         given = [renamed(program, name) for name, program in programs.items()]
-    found = list[tuple[str, list[Func]]]()
+    found = list[tuple[str, Kernels]]()
     for name, kernels in (part for program in given for part in parts_of(program, ways)):
-        found.append((name, [kernel for kernel in kernels if isinstance(kernel, Func)]))
-        if len(found[-1][1]) < len(kernels):
+        found.append((name, kernels))
+        if not all(isinstance(kernel, Func) for kernel in kernels):
             raise BuildError(
                 "{0} is a Schedule, which is built as it is", name, hint="freeze its program"
             )

@@ -20,7 +20,7 @@ from ..tir.program import program_hint, shown
 from . import provenance
 from .build_model import compile_graph
 from .build_partition import compile_partition, divided
-from .build_program import Ways, compile_program, compile_programs, pieces_of
+from .build_program import Kernels, Ways, compile_program, compile_programs, pieces_of
 from .origins import together
 from .providers import Tilewright
 
@@ -107,14 +107,15 @@ def compiled_for_files(
     ]
 
 
-def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Sequence[Func | Schedule]]]:
-    """What is built of a program, graph or partition: names, and the kernels that a call runs.
+def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Kernels]]:
+    """What is built of a program, graph or partition: names, and how often a call runs which
+    kernels.
 
     Raises `BuildError` for anything else.
     """
     match program:
         case Graph():
-            yield program.name, [*Counter(program.kernels()).elements()]
+            yield program.name, {**program.kernels()}
         case Partition() if all(part.provider.name == "tilewright" for part in program.parts):
             yield from parts_of(program.graph, ways)
         case Partition():
@@ -122,9 +123,9 @@ def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Sequence[Func |
                 if part.provider.name == "tilewright":
                     yield from parts_of(part.graph, ways)
         case Schedule():
-            yield program.func.name, [program]
+            yield program.func.name, {program: 1}
         case Func():
-            yield program.name, [p.func for p in pieces_of(program, ways)] or [program]
+            yield program.name, Counter(p.func for p in pieces_of(program, ways)) or {program: 1}
         case _:
             raise BuildError(
                 "expected programs (Func), graphs or partitions, found {0}", shown(program),

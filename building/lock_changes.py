@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -42,7 +42,7 @@ class Change:
 
 
 def check_unchanged(
-    lock: LockFile, programs: Iterable[tuple[str, Sequence[Func]]], target: Target
+    lock: LockFile, programs: Iterable[tuple[str, Iterable[Func]]], target: Target
 ) -> None:
     """Raise `LockError` with all that changed since programs (with their kernels) were frozen.
 
@@ -60,7 +60,7 @@ def check_unchanged(
 
 
 def _changes(
-    lock: LockFile, programs: Iterable[tuple[str, Sequence[Func]]], target: Target
+    lock: LockFile, programs: Iterable[tuple[str, Iterable[Func]]], target: Target
 ) -> Iterator[Change]:
     compiler = toolchain_record(target).generation
     if lock.target != str(target):
@@ -70,7 +70,7 @@ def _changes(
     used = dict[str, LockedKernel]()
     kernels = list[Change]()
     for name, funcs in programs:
-        here = {structural_hash(func): func.name for func in dict.fromkeys(funcs)}
+        here = {structural_hash(func): func.name for func in funcs}
         used |= {d: lock.by_program[d] for d in here if d in lock.by_program}
         kernels += _of_program(lock, name, here)
     yield from _primitives(used.values())

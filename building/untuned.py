@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ class _Kernel:
     least: float | None
 
 
-def require_tuned(programs: Iterable[tuple[str, Sequence[Func]]], ways: Ways) -> None:
+def require_tuned(programs: Iterable[tuple[str, Mapping[Func, int]]], ways: Ways) -> None:
     """Raise `NotTunedError` with all kernels of programs that have no record.
 
     The time of these is estimated: the least that the machine takes, at the efficiency that the
@@ -54,7 +54,7 @@ def require_tuned(programs: Iterable[tuple[str, Sequence[Func]]], ways: Ways) ->
     runs = Counter[str]()
     funcs = dict[str, Func]()
     for _, kernels in programs:
-        for func, times in Counter(kernels).items():
+        for func, times in kernels.items():
             digest = structural_hash(func)
             runs[digest] += times
             funcs.setdefault(digest, func)
@@ -116,4 +116,4 @@ def _shares(kernels: Sequence[_Kernel]) -> list[float | None]:
     seconds = [k.seconds or (None if k.least is None else k.least * slower) for k in kernels]
     times = [None if s is None else s * k.runs for k, s in zip(kernels, seconds, strict=True)]
     total = sum(time or 0.0 for time in times)
-    return [time if time is None or not total else time / total for time in times]
+    return [None if time is None or not total else time / total for time in times]

@@ -276,3 +276,20 @@ def test_a_state_that_grows_is_written_out(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(9):
         rows.append(np.sin(rows[-1]))
     close(tw.import_onnx(model).reference(rows[0]), [rows[-1], np.concatenate(rows)])
+
+
+def test_kernels_of_loops_are_counted_and_not_listed() -> None:
+    """Regression: a lock of six million runs of a kernel took them one by one."""
+    inner = body(lambda b, x: {"y": b.add("tanh", x)}, (4,))
+
+    def outer(b: Builder, x: Value) -> dict[str, Value]:
+        return {"y": b.add_all("loop", x, body=inner, count=3000, carried=1, sliced=0)[0]}
+
+    b = Builder("long")
+    x = b.input("x", TensorType("float32", (4,)))
+    made = b.add_all("loop", x, body=body(outer, (4,)), count=2000, carried=1, sliced=0)
+    graph = b.graph({"y": made[0]})
+    assert len(tw.freeze(graph, TARGET).kernels) == 1
+    with pytest.raises(tw.NotTunedError) as refused:
+        tw.build(graph, TARGET, require_tuned=True)
+    assert [one["runs"] for one in refused.value.data["missing"]] == [6_000_000]
