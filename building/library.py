@@ -68,7 +68,9 @@ def renamed(program: Any, name: object) -> Buildable:
     if not isinstance(name, str) or not is_function_name(name):
         raise BuildError("expected the name of a C function, found {0!r:.80}", name)
     if isinstance(program, Schedule):
-        return Schedule(replace(program.func, name=name))
+        if program.space is not None or len(program.funcs) > 1:
+            return program  # which is not built: the build says why
+        return program.trace.apply(replace(program.original, name=name))
     if not isinstance(program, Func | Graph):
         raise BuildError(
             "{0}: expected a program (Func), a Schedule or a Graph, found {1!r:.80}", name, program

@@ -25,6 +25,7 @@ from tilewright.runtime.artifact import manifest_path, read_manifest
 from tilewright.runtime.fixture import SteadyRandom
 from tilewright.runtime.library import LoadedLibrary
 from tilewright.runtime.weights_file import map_weights
+from tilewright.tir.equality import structural_hash
 
 from .commands import Run
 from .graph.test_shipping import layers, x_of
@@ -246,6 +247,16 @@ def test_equal_builds_have_equal_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILDER, str(made)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert contents(made) == contents(here)
+
+
+def test_a_schedule_under_another_name_keeps_its_steps(tmp_path: Path) -> None:
+    schedule = tw.Schedule(ops.matmul_func(6, 10, 4))
+    schedule.unroll(schedule.get_loops(schedule.get_block("C"))[2])
+    tw.build_library({"product": schedule}, tmp_path / "ops.so", SERIAL)
+    stored = read_manifest(tmp_path / "ops.so").programs[0].provenance
+    assert stored.schedules["product"].trace == schedule.trace.to_json(notes=False)
+    assert stored.source is not None
+    assert stored.source.digest == structural_hash(schedule.original)
 
 
 def test_a_database_in_another_folder_gives_equal_bytes(tmp_path: Path) -> None:
