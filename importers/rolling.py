@@ -55,6 +55,11 @@ class StepBuilder(Builder):
         """By the values that stand for the states after them."""
         self._known = dict(known)
 
+    def has(self, value: object) -> bool:
+        """Whether it is a value of the body, or of the graph around, which the body may read."""
+        own = isinstance(value, Value) and value in {*self.states, *self.rows, *self.updates}
+        return own or super().has(value) or self.outer.has(value)
+
     def known(self, value: Value) -> Array | None:
         """A number in all steps, if it is computed of what is known of them alone."""
         if isinstance(value, Constant):

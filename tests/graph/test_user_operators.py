@@ -13,7 +13,7 @@ from tilewright import T
 from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph import Builder, TensorType, Value
 from tilewright.graph.operator import Limits
-from tilewright.importers import user_operators
+from tilewright.importers import rolling, user_operators
 
 from ..refusals import refused
 
@@ -191,6 +191,28 @@ def test_values_of_another_graph_are_refused() -> None:
     tw.imported_op(onnx="com.example::Own")(lambda b, x: other)
     with refused(ModelError, other):
         tw.import_onnx(own_model(own_node("Own", ["x"], "y")))
+
+
+def test_an_operator_in_a_loop_may_return_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    monkeypatch.setattr(rolling, "WRITTEN_NODES", 8)
+    tw.imported_op(onnx="com.example::Own")(lambda b, x: x)
+    info, kind = helper.make_tensor_value_info, TensorProto.FLOAT
+    step = helper.make_graph(
+        [
+            helper.make_node("Identity", ["c"], ["going"]),
+            own_node("Own", ["s"], "same"),
+            helper.make_node("Tanh", ["same"], ["after"]),
+        ],
+        "step",
+        [info("n", 7, ()), info("c", 9, ()), info("s", kind, X.shape)],
+        [info("going", 9, ()), info("after", kind, X.shape)],
+    )
+    model = own_model(helper.make_node("Loop", ["count", "", "x"], ["y"], body=step))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(20), "count"))
+    assert [node.operator for node in tw.import_onnx(model).nodes] == ["loop"]
 
 
 @pytest.mark.parametrize("tolerance", [-1, float("nan"), "x"])
