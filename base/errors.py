@@ -7,7 +7,6 @@ Errors pickle, so that they leave pools of processes: with their texts, and thei
 
 from __future__ import annotations
 
-import copyreg
 import errno
 import inspect
 import os
@@ -138,10 +137,16 @@ class TilewrightError(Exception):
         state = {name: _plain(value) for name, value in vars(self).items()}
         state |= {name: self._joined(name) for name in ("example", "hint")}
         state |= {"message": text, "arguments": (), "data": data, "detail": detail}
-        return copyreg.__newobj__, (type(self), text), state  # type: ignore[attr-defined]
+        return _restored, (type(self), text), state
 
     def _all_data(self) -> Mapping[str, Any]:
         return self.data
+
+
+def _restored(kind: type[TilewrightError], text: str) -> TilewrightError:
+    """An error whose state is set next: `MemoryError.__new__` does not make kinds of several bases,
+    and libraries that pickle tracebacks call that of the kind."""
+    return Exception.__new__(kind, text)
 
 
 class IRError(TilewrightError):

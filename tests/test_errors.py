@@ -146,3 +146,13 @@ def test_hints_of_errors_in_an_error_are_on_its_line() -> None:
     assert str(pickle.loads(pickle.dumps(whole))) == str(whole)
     twice = TargetError("{0}: {1}", inner, inner, hint="install it")
     assert str(twice).count("install it") == 1
+
+
+def test_what_makes_a_copy_may_be_called_as_a_function() -> None:
+    """As tblib does, which Dask brings."""
+    error = tw.OutOfMemoryError("no memory: {0}", 3)
+    make, arguments, state = error.__reduce__()
+    copy = make(*arguments)
+    copy.__setstate__(state)
+    assert type(copy) is tw.OutOfMemoryError
+    assert str(copy) == str(error)

@@ -90,13 +90,14 @@ def test_the_element_of_split_loops_is_the_same(
     value = outer * factor + inner
     assume(value < size)
     simplify = Simplifier({E: (0, (size - 1) // factor), V: (0, factor - 1)})
-    digits, low = list[Expr](), 1
+    digits: list[Expr] = []
+    low = 1
     for n in reversed(shape):
         digits.insert(0, simplify((E * factor + V) // low % n))
         low *= n
     found = joined(Buffer("A", tuple(shape), "float32"), tuple(digits))
     offset = 0
-    for n, e in zip(found.shape, found.indices, strict=True):
-        assert isinstance(n, int)
-        offset = offset * n + int(evaluate(e, {E: outer, V: inner}))
+    for extent, e in zip(found.shape, found.indices, strict=True):
+        assert isinstance(extent, int)
+        offset = offset * extent + int(evaluate(e, {E: outer, V: inner}))
     assert offset == value
