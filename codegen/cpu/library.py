@@ -14,7 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,23 @@ def _header(
 
 def _described(programs: Sequence[Compiled]) -> bytes:
     """The object code of programs with the description of each in it."""
+    names = Counter(name for compiled in programs for name in _functions(compiled))
+    twice = next((name for name, times in names.items() if times > 1), None)
+    if twice is not None:
+        raise BuildError(
+            "two functions of the file are called {0}: of programs, of what packs their operands, "
+            "or of parts of models", twice,
+            hint="give a program another name: tw.build_library({'first': ...}, ...)", name=twice,
+        )  # fmt: skip
     return archive([code for compiled in programs for code in members(_described_one(compiled))])
+
+
+def _functions(compiled: Compiled) -> Iterator[str]:
+    """The names of the functions of a program that are called by name."""
+    yield from compiled.signature.symbols
+    for part in () if compiled.partition is None else compiled.partition[0].parts:
+        if part.function is not None:
+            yield from part.function.signature.symbols
 
 
 def _described_one(compiled: Compiled) -> bytes:

@@ -455,3 +455,16 @@ def test_a_profile_has_kernels_and_parts(kept: Kept) -> None:
     assert by_name["tanh by kept"].bytes == 512
     assert "tanh by kept" in str(told)
     assert type(told).from_json(told.to_json()) == told
+
+
+def test_a_program_that_is_called_as_a_part_of_another_is_refused(
+    tmp_path: Path, kept: Kept
+) -> None:
+    """Regression: the linker said that, in its words."""
+    programs = {"two": chain("exp", "tanh"), "two_0": chain("tanh")}
+    with pytest.raises(tw.BuildError) as refused:
+        tw.build_library(
+            programs, tmp_path / "two.so", TARGET, allow=("default",), placement={"tanh": "kept"},
+            providers=["tilewright", "kept"],
+        )  # fmt: skip
+    assert refused.value.data["name"] == "two_0"
