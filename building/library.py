@@ -48,7 +48,7 @@ def named_programs(
                 "expected programs (Func), schedules and graphs, found {0!r:.80}", program
             )
     names = [_name(program) for program in programs]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise BuildError(
             "two programs are called {0}, and a library has one of each name", twice,

@@ -7,6 +7,7 @@ a part of the weights, too, and one that several providers run has a partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -165,7 +166,7 @@ class ManifestFields:
     def validate(self) -> None:
         """Raise `ValueError` for programs that do not go together."""
         symbols = [symbol for program in self.programs for symbol in program.signature.symbols]
-        twice = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
+        twice = next((name for name, times in Counter(symbols).items() if times > 1), None)
         if not self.programs or twice is not None:
             raise ValueError("no programs" if twice is None else f"two functions {twice!r}")
         held = 0 if self.weights is None else self.weights.size
