@@ -71,7 +71,7 @@ class Model(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         self.outputs = {a.name: a for a in data if a.role == "out"}
         self._made = tuple((a.shape, dtypes.to_numpy(a.dtype)) for a in self.outputs.values())
         self._entry = module.entry
-        self._call: Callable[..., None] = self._run
+        self._counted: Callable[..., None] | None = None
         self._content = weights
         self._held = (weights,) if weights.size else ()
         self._held_at = tuple([weights.ctypes.data for weights in self._held])
@@ -99,13 +99,15 @@ class Model(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         `ArgumentError`, `GuardError` for an index out of its range, and what a kernel raises.
         """
         results = self._empty()
-        self._call(arguments, named, results)
+        call = self._run if self._counted is None else self._counted
+        call(arguments, named, results)
         return results[0] if len(results) == 1 else results
 
     def into(self, *arguments: Any, out: Any, **named: Any) -> None:
         """Like a call that writes the outputs to `out`: an array, or several in their order."""
         results = outputs_of(self.outputs, out)
-        self._call(arguments, named, results)
+        call = self._run if self._counted is None else self._counted
+        call(arguments, named, results)
 
     def at(self, *addresses: int) -> None:
         """Like `into`, with the addresses of the inputs and then of the outputs.
@@ -195,7 +197,7 @@ class Model(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD):
         return [origin.kind for origin in self.kernels.values()]
 
     def _count(self, counts: CallCounts) -> None:
-        self._call = counts.counted(self._run)
+        self._counted = counts.counted(self._run)
 
     def _empty(self) -> tuple[Array, ...]:
         return tuple([np.empty(shape, dtype) for shape, dtype in self._made])

@@ -143,7 +143,7 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
         if glue is not None and isinstance(self._kernel, NativeKernel):
             self._fast = glue(self._kernel.address, checked, self._kernel, self._kernel.fail, pool)
         self.entry: Callable[..., None] = self._kernel if self._fast is None else self._fast
-        self._call_with: Callable[[tuple[Any, ...], dict[str, Any]], None] = self._with_options
+        self._counted: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None
 
     def __call__(self, *arguments: Any, **options: Unpack[CallOptions]) -> None:
         """Run the kernel; with `workspace=memory` in that memory, see `workspace_bytes`.
@@ -155,7 +155,8 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
         if not options or not (given := self._given(options)):
             self.entry(*arguments)
         else:
-            self._call_with(arguments, given)
+            call = self._with_options if self._counted is None else self._counted
+            call(arguments, given)
 
     def at(self, *addresses: int) -> None:
         """Run the kernel with the arguments at these addresses. Nothing is checked or counted.
@@ -330,7 +331,7 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
 
     def _count(self, counts: CallCounts) -> None:
         self.entry = counts.counted(self.entry)
-        self._call_with = counts.counted(self._with_options)
+        self._counted = counts.counted(self._with_options)
 
     def _given(self, options: CallOptions) -> dict[str, Any]:
         """The options of a call that are not `None`."""

@@ -73,7 +73,7 @@ class PartitionedModel(
             for n, told in enumerate(evidence.parts)
         ]
         self._ends = [number for _, number in plan.outputs]
-        self._call: Callable[..., list[Array]] = self._computed
+        self._counted: Callable[..., list[Array]] | None = None
         on_devices = {n: part for n, part in enumerate(parts) if isinstance(part, DevicePart)}
         self._devices = None if devices is None else DeviceCalls(devices, plan, on_devices)
         self._lock = threading.Lock()
@@ -115,7 +115,7 @@ class PartitionedModel(
         `ProviderError` where another provider raises, or returns what is not of the types that the
         graph has.
         """
-        found = self._call(bound(self.inputs, arguments, named).values())
+        found = self._call_counted(bound(self.inputs, arguments, named).values())
         results = tuple(
             [
                 result.copy() if copied else result
@@ -138,7 +138,7 @@ class PartitionedModel(
                 hint="call the model, which returns new arrays",
             )  # fmt: skip
         self._checked([*given, *results])
-        for result, found in zip(results, self._call(given), strict=True):
+        for result, found in zip(results, self._call_counted(given), strict=True):
             np.copyto(HOST_MEMORY.array(HOST_MEMORY.view(result, "out")), found)
 
     def time(self, *arguments: Any, **options: Any) -> Timing:
@@ -243,8 +243,11 @@ class PartitionedModel(
         own = [part for part in self.parts if isinstance(part, Model)]
         return [origin.kind for part in own for origin in part.kernels.values()]
 
+    def _call_counted(self, given: Any) -> list[Array]:
+        return self._computed(given) if self._counted is None else self._counted(given)
+
     def _count(self, counts: CallCounts) -> None:
-        self._call = counts.counted(self._computed)
+        self._counted = counts.counted(self._computed)
 
     _repr_html_ = html
 
