@@ -93,7 +93,10 @@ def test_a_model_is_loaded_as_it_was_built(tmp_path: Path) -> None:
     assert is_right(model, graph)
     assert repr(model) == repr(built)
     assert model.kernels == built.kernels
-    assert replace(model.evidence, seconds={}) == replace(built.evidence, seconds={})
+    steady = [  # what is predicted by the rates of a machine is not in files
+        replace(k, least_seconds=None, bound=None, seconds=None) for k in built.evidence.kernels
+    ]
+    assert model.evidence == replace(built.evidence, seconds={}, kernels=tuple(steady))
     assert [*model.kernels] == [func.name for func in graph.kernels()]
     assert made.origin.kind == model.module.origin.kind == "default"
     assert model.weights is not None
