@@ -14,7 +14,7 @@ from ..base import dtypes
 from .device_plan import HOST, DevicePlan, Wait
 from .evidence import Evidence
 from .memory import Memory, View, memory_for
-from .module import Module
+from .module import Module, Origin
 from .partition_plan import PartitionPlan
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -65,6 +65,12 @@ class DevicePart:
     def evidence(self) -> Evidence:
         """What became of the nodes, as of a `Model`."""
         return self.told()
+
+    @property
+    def kernels(self) -> dict[str, Origin]:
+        """Where the schedules of its kernels come from, by their names, as of a `Model`."""
+        modules = [step.module for step in self.steps if isinstance(step, KernelStep)]
+        return {module.signature.name: module.origin for module in modules}
 
     @cached_property
     def _weights(self) -> tuple[View, ...]:

@@ -240,7 +240,7 @@ class PartitionedModel(
         return self._plan.model
 
     def _origins(self) -> list[str]:
-        own = [part for part in self.parts if isinstance(part, Model)]
+        own = [part for part in self.parts if isinstance(part, Model | DevicePart)]
         return [origin.kind for part in own for origin in part.kernels.values()]
 
     def _call_counted(self, given: Any) -> list[Array]:

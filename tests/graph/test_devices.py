@@ -271,3 +271,12 @@ def test_a_device_that_is_none(registered: Any) -> None:  # noqa: F811
     registered(DeviceProvider("other", HOST))
     with pytest.raises(BuildError):
         tw.build(layers(), HOST, providers=["other"])
+
+
+def test_a_report_has_the_kernels_of_devices_too() -> None:
+    model = built(layers(), placement=PLACED)
+    parts: list[Any] = [*model.parts]
+    kernels = [len(part.evidence.kernels) for part in parts]
+    assert len(kernels) == 3
+    assert min(kernels) > 0
+    assert sum(model.report().kernels.values()) == sum(kernels)
