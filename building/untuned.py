@@ -74,9 +74,10 @@ def require_tuned(programs: Iterable[tuple[str, Mapping[Func, int]]], ways: Ways
     ]
     lacking.sort(key=lambda one: (-(one.share or 0.0), one.kernel))
     total = sum(one.share or 0.0 for one in lacking)
+    part = f", about {total:.0%} of the time" if total else ""
     raise NotTunedError(
-        "{0} of {1} without a record on {2}, about {3:.0%} of the time:\n{4}",
-        len(lacking), count(len(found), "kernel"), str(ways.target), total,
+        "{0} of {1} without a record on {2}{3}:\n{4}",
+        len(lacking), count(len(found), "kernel"), str(ways.target), part,
         "\n".join(map(str, lacking)),
         hint="tune them into the database: tw.tune(..., database=...), tilewright tune"
         if ways.locked is None
