@@ -25,6 +25,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import binding
 
 from ...base import dtypes
 from ...base.process import TEAMS, UNANNOUNCED
@@ -48,6 +49,8 @@ from ...runtime.workspace import Pool
 from ...target import CpuTarget
 from .detection import host_target
 from .glue_range import range_function
+from .jit import load_object
+from .llvm import initialize
 from .llvm_text import memory_type
 
 _METH_FASTCALL = 0x0080
@@ -119,19 +122,14 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 def _compile(
     arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bool, host: CpuTarget
 ) -> _Code:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=host.mcpu, features=host.llvm_features, opt=1
+    initialize()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=host.mcpu, features=host.llvm_features, opt=1, reloc="pic"
     )
-    engine = llvm.create_mcjit_compiler(
-        llvm.parse_assembly(_Emitter(workspace_bytes).text(arguments, parallel)), machine
-    )
-    engine.finalize_object()
-    kept = (engine, [dtypes.to_numpy(a.dtype) for a in arguments])
-    return _Code(engine.get_function_address(_ENTRY), kept)
+    text = _Emitter(workspace_bytes).text(arguments, parallel)
+    loaded = load_object(machine.emit_object(binding.parse_assembly(text)), [_ENTRY], {})
+    kept = (loaded.owner, [dtypes.to_numpy(a.dtype) for a in arguments])
+    return _Code(loaded.addresses[0], kept)
 
 
 class _Emitter:

@@ -52,6 +52,10 @@ def load_object(code: bytes, symbols: Sequence[str], imports: Mapping[str, int])
 
 @lru_cache(maxsize=1)
 def _linker(_group: int) -> Any:
-    """The linker of a group of kernels, which lives as long as any of them does."""
+    """The linker of a group of kernels, which lives as long as any of them does.
+
+    JITLink lays the sections of an object file side by side. LLVM's default maps each where memory
+    is free, and aborts the process where that is not within 2 GB of the others.
+    """
     initialize()
-    return binding.create_lljit_compiler()
+    return binding.create_lljit_compiler(use_jit_link=True)

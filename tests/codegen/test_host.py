@@ -37,13 +37,13 @@ except TargetError as error:
     sys.exit()
 
 texts = {}
-create = llvm.create_mcjit_compiler
+emit = llvm.TargetMachine.emit_object
 
-def seen(module, machine):  # code that is not of a kernel: call glue
-    texts[f"glue {len(texts)}"] = machine.emit_assembly(module)
-    return create(module, machine)
+def seen(machine, module):  # of kernels, and of call glue
+    texts[f"emitted {len(texts)}"] = machine.emit_assembly(module)
+    return emit(machine, module)
 
-llvm.create_mcjit_compiler = seen
+llvm.TargetMachine.emit_object = seen
 arrays = {"float32": np.float32, "int8": np.int8, "uint8": np.uint8, "int32": np.int32}
 for func in (
     ops.matmul_func(17, 50, 9, bias=True, epilogue="relu"),
@@ -83,13 +83,13 @@ def test_code_keeps_to_the_processor_that_the_machine_is_taken_for(name: str) ->
             scheduled = default_trace(func, target).apply(func).func
             texts[f"default {func.name}"] = compile_func(scheduled, target).source("asm")
     else:
-        assert {text.split()[0] for text in texts} == {"build", "schedule", "glue"}
+        assert {text.split()[0] for text in texts} == {"build", "schedule", "emitted"}
     assembler = Assembler(target)
     for what, text in texts.items():
         assert beyond(text, target) == [], what
         if assembler.present:
             assert assembler.refused(text) == [], what
-    vectors = [widest(text) for what, text in texts.items() if not what.startswith("glue")]
+    vectors = [widest(text) for what, text in texts.items() if not what.startswith("emitted")]
     assert max(vectors) == target.vector_bits
 
 
