@@ -7,12 +7,13 @@ import gc
 import os
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
-from .errors import TilewrightError
+from .errors import KernelError, TilewrightError, open_files_hint
 
 # What is of one process, such as loaded code and open files: shared by copies, never pickled.
 
@@ -50,22 +51,19 @@ class InProcess:
 # Detect processes that were forked from one with an OpenMP runtime and several threads.
 #
 # OpenMP's thread team does not survive a fork. The child has only the forking thread, and a
-# parallel region would wait for the missing threads for ever. Kernels read `TEAMS` before each
-# parallel loop and run the loop on one thread unless the value is `ALLOWED`.
+# parallel region would wait for the missing threads for ever. Kernels have teams of their own
+# (`codegen/cpu/thread_teams.py`), but libraries such as xgboost have parallel regions of OpenMP.
 #
-# Any library of the process may have created the team, and a kernel may be built after the fork.
-# Forks are therefore watched from `import tilewright` on.
-
-ALLOWED, UNANNOUNCED, REFUSED = 0, 1, 2
-TEAMS = ctypes.c_int32(ALLOWED)
-"""`ALLOWED`, or after a fork `UNANNOUNCED` until the first call has logged it, then `REFUSED`."""
+# Any library of the process may have created the team. Forks are therefore watched from
+# `import tilewright` on.
 
 _MAPS = Path("/proc/self/maps")
-
-
 _TASKS = "/proc/self/task"
-_alone = False
+_single = False
 """Whether the process had only one thread, and so no team, at its last fork."""
+_orphaned = False
+"""Whether the process lacks the threads of a team that its parent had."""
+_thread = threading.local()
 
 
 def mapped_runtimes() -> list[str]:
@@ -75,22 +73,42 @@ def mapped_runtimes() -> list[str]:
     return sorted(path for path in paths if path.rpartition("/")[2].startswith("libgomp"))
 
 
+def compute_alone() -> None:
+    """Make this thread run parallel regions of OpenMP alone, if it has no thread team.
+
+    For calls of libraries with parallel regions of their own: in a forked process these would wait
+    for the parent's team. Raises `KernelError` if it is not known which runtimes the process has.
+    """
+    if _orphaned and not getattr(_thread, "alone", False):
+        try:
+            runtimes = mapped_runtimes()
+        except OSError as error:
+            raise KernelError(
+                "it is not known which OpenMP runtimes this process has loaded: {0}",
+                error,
+                hint=open_files_hint(error),
+            ) from error
+        for path in runtimes:
+            ctypes.CDLL(path).omp_set_num_threads(1)
+        _thread.alone = True
+
+
 def _forking() -> None:
-    global _alone  # noqa: PLW0603
+    global _single  # noqa: PLW0603
     try:
-        _alone = len(os.listdir(_TASKS)) == 1
+        _single = len(os.listdir(_TASKS)) == 1
     except OSError:
-        _alone = False
+        _single = False
 
 
 def _forked() -> None:
-    """Refuse teams if a runtime was loaded before the fork and there were several threads."""
+    """Note whether a runtime was loaded before the fork and there were several threads."""
+    global _orphaned  # noqa: PLW0603
     try:
-        inherited = not _alone and bool(mapped_runtimes())
+        inherited = not _single and bool(mapped_runtimes())
     except OSError:
         inherited = True
-    if inherited or TEAMS.value != ALLOWED:
-        TEAMS.value = UNANNOUNCED
+    _orphaned = _orphaned or inherited
 
 
 os.register_at_fork(before=_forking, after_in_child=_forked)

@@ -133,7 +133,7 @@ def compile_partition(found: Partition, target: Target, own: Tilewright) -> Buil
     compiled = joined(
         Signature(generator.function_name(found.graph.name), last),
         (),
-        generator.compiled_target(target) if where is None else where,
+        target if where is None else where,
         [function for b in built.values() for function in b.functions],
     )
     told = found.evidence()

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..base.checked_json import read
 from ..base.errors import ArtifactError, BuildError
-from ..codegen.build import compiled_target, to_module
+from ..codegen.build import to_module
 from ..codegen.cache import LIMIT_BYTES, MAX_TEXT_BYTES, decode, encode
 from ..codegen.compiled import Compiled
 from ..codegen.disk_cache import DiskCache, location, sources_digest
@@ -194,7 +194,7 @@ class KeptModel:
             raise ArtifactError("its arguments are not those of the graph")
         check_guards(facts.signature, facts.guards)
         held = np.frombuffer(content, np.uint8, offset=end)
-        compiled = decode(content[start:end], facts.signature, compiled_target(self._ways.target))
+        compiled = decode(content[start:end], facts.signature, self._ways.target)
         return _loaded(replace(compiled, guards=facts.guards), facts, held, began)
 
 

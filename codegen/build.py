@@ -36,7 +36,7 @@ def compile_func(
     `strict_fp` forbids fma contraction. `name` is that of the C function, by default the
     function's. `watcher` is called with the programs after each lowering pass. Raises `BuildError`.
     """
-    target = compiled_target(target)
+    target = resolve(target)
     generator = generator_for(target)
     lowered = lower_parts(func, target, strict_fp=strict_fp, name=name, watcher=watcher)
     emitted = emit_parts(lowered, target, strict_fp=strict_fp)
@@ -64,7 +64,7 @@ def lower_parts(
     name: str | None = None,
     watcher: Watcher | None = None,
 ) -> Lowered:
-    """Lower a scheduled function for a target of `compiled_target`, as `compile_func` does."""
+    """Lower a scheduled function for a resolved target, as `compile_func` does."""
     with _depth_errors(func):
         kernel, packers, signature = _parts(func, func.name if name is None else name, target)
         scheduled, numbers = (kernel, *packers), ProgramLoops(func).numbers
@@ -79,13 +79,6 @@ def emit_parts(lowered: Lowered, target: Target, *, strict_fp: bool = False) -> 
     """What the code generator of the target emits. Raises `BuildError`."""
     with _depth_errors(lowered.scheduled[0]):
         return generator_for(target).emit(lowered.parts, target, strict_fp=strict_fp)
-
-
-def compiled_target(target: Target | str) -> Target:
-    """The resolved target that code is compiled for."""
-    resolved = resolve(target)
-    compiled: Target = generator_for(resolved).compiled_target(resolved)
-    return compiled
 
 
 def compiled_signature(func: Func, target: Target) -> Signature:

@@ -30,8 +30,9 @@ from ..target import Target
 from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
 from ..tir.printer import func_text
-from .build import compile_func, compiled_signature, compiled_target
+from .build import compile_func, compiled_signature
 from .compiled import Compiled, compiled_from
+from .detect import resolve
 from .disk_cache import DiskCache, location, sources_digest
 from .generator import generator_for
 
@@ -64,7 +65,7 @@ def compile_cached(
 ) -> Compiled:
     """Like `compile_func`, or `compiler`, but taken from the disk cache if it is there."""
     compiler = compile_func if compiler is None else compiler
-    target = compiled_target(target)
+    target = resolve(target)
     text, folder = func_text(func), location(os.environ, KIND)
     if folder is None:
         return replace(compiler(func, target, strict_fp=strict_fp), scheduled=text)
@@ -80,7 +81,7 @@ def compile_cached(
 
 def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> bool:
     """Whether `compile_cached` need not compile."""
-    target, folder = compiled_target(target), location(os.environ, KIND)
+    target, folder = resolve(target), location(os.environ, KIND)
     if folder is None:
         return False
     return _shared(folder).entries.has(key(func, target, strict_fp=strict_fp))

@@ -186,10 +186,6 @@ class CodeGenerator(ABC, Generic[T, E]):
         """
         return foreign or self.timed_on(target) != target
 
-    def compiled_target(self, target: T) -> T:
-        """The resolved target that code is compiled for where `target` is asked for."""
-        return target
-
     @abstractmethod
     def passes(self, target: T) -> Iterable[Pass]:
         """The passes that lower a program, in their order."""

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from ..base.checked_json import read
 from ..base.errors import ArtifactError
 from ..target import FEATURES, Fact
-from . import openmp
 from .evidence import Natural
 from .host import CPUINFO, HOST, cpu_flags, host_limit, model_name, request_tiles
 from .host_memory import HOST_MEMORY
@@ -33,9 +32,8 @@ _log = logging.getLogger(__name__)
 class CpuRuntime(TargetRuntime):
     """The code of an artifact is a shared library.
 
-    `openmp` says that it calls OpenMP's runtime. The code of a model lists the `teams` of its
-    kernels, variables as `Signature.teams_symbol`, and its `profiled` steps if it has functions for
-    a profile.
+    That of a model says how many steps are `profiled` if it has functions for a profile. That of
+    artifacts before format 7 says whether it calls `openmp`.
     """
 
     memory: ClassVar[Memory] = HOST_MEMORY
@@ -45,9 +43,9 @@ class CpuRuntime(TargetRuntime):
 
     def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
         del signature
-        needs: dict[str, Any] = {"openmp": read(bool, data.get("openmp"), "manifest: openmp")}
-        if (teams := data.get("teams")) is not None:
-            needs["teams"] = read(list[str], teams, "manifest: teams")
+        needs: dict[str, Any] = {}
+        if (openmp := data.get("openmp")) is not None:
+            needs["openmp"] = read(bool, openmp, "manifest: openmp")
         if (steps := data.get("profiled")) is not None:
             needs["profiled"] = read(Natural, steps, "manifest: profiled")
         return needs
@@ -63,28 +61,23 @@ class CpuRuntime(TargetRuntime):
     ) -> Module:
         """Open exactly the bytes that were checked; they stay loaded until the process ends."""
         check_machine(manifest, cpu_flags())
-        parallel, signature = program.needs["openmp"], program.signature
-        if any(p.needs["openmp"] for p in manifest.programs) and openmp.load() is None:
+        signature = program.signature
+        if any(p.needs.get("openmp") for p in manifest.programs):
             raise ArtifactError(
-                "{0} runs in parallel and there is no OpenMP runtime on this machine",
-                path,
-                hint="install libgomp1, or a package that carries one such as xgboost-cpu",
-            )
+                "{0} was built by an earlier version and calls an OpenMP runtime, which none does "
+                "any more", path, hint="build it anew",
+            )  # fmt: skip
         try:
             loaded = open_library(code, signature.name)
         except OSError as error:
             raise ArtifactError("{0} does not load: {1}", path, error) from error
         addresses = [_symbol(loaded, symbol, path) for symbol in signature.symbols]
-        if parallel:
-            for variable in program.needs.get("teams", (signature.teams_symbol,)):
-                openmp.connect(_symbol(loaded, variable, path))
         return Module(
             signature,
             addresses,
             manifest.target,
             origin=program.provenance.origin,
             owner=loaded,
-            before_call=openmp.announce_serial if parallel else None,
             trust_indices=trust_indices,
         )
 

@@ -37,9 +37,13 @@ class Declared(NamedTuple):
 
 
 def c_header(
-    name: str, file: str, target: CpuTarget, programs: Sequence[Declared], *, openmp: bool
+    name: str,
+    file: str,
+    target: CpuTarget,
+    programs: Sequence[Declared],
+    libraries: Sequence[str] = (),
 ) -> str:
-    """The C header of a `file` with code for a target, which calls `openmp` or not.
+    """The C header of a `file` with code for a target, to be linked with `libraries` too.
 
     It declares the programs and their packing functions, documents the arguments, and defines
     `<name>_runs_here`, which says whether the processor has what the code needs.
@@ -61,7 +65,7 @@ def c_header(
             "/*",
             f" * Code for {target}",
             f" * by Tilewright {__version__}, calling convention {ABI_VERSION}.",
-            f" * Link {_shown(file)} -lm{' -lgomp' if openmp else ''}",
+            f" * Link {_shown(file)} -lm{''.join(f' {option}' for option in libraries)}",
             " */",
             *(line for program in programs for line in _declaration(program)),
             "",

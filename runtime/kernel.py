@@ -55,7 +55,7 @@ class Kernel(Protocol):
 class NativeKernel:
     """A C function at an address: converts arguments in Python and calls through ctypes.
 
-    Each call is preceded by one of `before_call`. `owner` holds the code.
+    `owner` holds the code.
     """
 
     options: ClassVar[tuple[str, ...]] = ("workspace",)
@@ -67,7 +67,6 @@ class NativeKernel:
         address: int,
         memory: Memory,
         owner: object,
-        before_call: Callable[[], object] | None,
         pool: Pool | None,
     ) -> None:
         self.types = ctypes_parameters(signature)
@@ -80,7 +79,6 @@ class NativeKernel:
         self.workspace_binder = workspace_binder(signature, memory)
         self.check_ranges = make_range_check(signature, memory)
         self.owner = owner
-        self.before_call = before_call
         if signature.workspace_bytes:
             assert pool is not None, "a kernel that needs a workspace has where to take it from"
             self.invoke = _in_pool(signature, self.function, pool)
@@ -91,8 +89,6 @@ class NativeKernel:
         values, _owners = self.binder(arguments)
         if self.check_ranges is not None:
             self.check_ranges(values)
-        if self.before_call is not None:
-            self.before_call()
         status = self.invoke(*values)
         if status:
             self.fail(status)
@@ -120,16 +116,12 @@ class NativeKernel:
     ) -> None:
         if self.check_ranges is not None:
             self.check_ranges(values)
-        if self.before_call is not None:
-            self.before_call()
         status = invoke(*converted)
         if status:
             self.fail(status)
 
     def at(self, *addresses: int) -> None:
         """Run with arguments at these addresses. Nothing is checked, values of indices neither."""
-        if self.before_call is not None:
-            self.before_call()
         status = self.invoke(*addresses)
         if status:
             self.fail(status)

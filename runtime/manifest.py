@@ -25,9 +25,10 @@ from .stored_partition import StoredPartition, stored_functions
 from .target_runtime import TargetRuntime, runtime_for
 from .weights_file import Size, StoredFile, StoredWeights
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 OLDEST_VERSION = 4
-"""Of manifests that are read: those before format 6 are of one program."""
+"""Of manifests that are read: those before format 6 are of one program, those before format 7 may
+be of code that calls an OpenMP runtime, which is refused."""
 MAX_CODE_BYTES = 256 << 20
 MARK = b"tilewright kernel: "
 _Offset = Annotated[
@@ -112,11 +113,10 @@ class WeightsSlice:
 class StoredProgram:
     """A program of an artifact.
 
-    `needs` are the facts that the runtime of its kind of target asks for: that of processors
-    whether the code calls `openmp`. Models have `weights`, which are their last argument if there
-    are any, and `guards` of their indices. The signature of one that has a `partition` is that of a
-    function that does nothing: its parts have their own. Where there is no `fixture`, `no_fixture`
-    says why.
+    `needs` are the facts that the runtime of its kind of target asks for. Models have `weights`,
+    which are their last argument if there are any, and `guards` of their indices. The signature of
+    one that has a `partition` is that of a function that does nothing: its parts have their own.
+    Where there is no `fixture`, `no_fixture` says why.
     """
 
     signature: Signature
@@ -229,7 +229,7 @@ class Manifest:
         _check_version("abi", data.get("abi"), ABI_VERSION, ABI_VERSION)
         require_digest(data, digest, "the manifest", HINT)
         plain = {k: v for k, v in data.items() if k not in ("format", "abi", "digest")}
-        if data["format"] < FORMAT_VERSION:
+        if data["format"] < 6:
             plain = _upgraded(plain)
         found = read(ManifestFields, plain, "manifest")
         target, runtime = _kind_of(found.target)

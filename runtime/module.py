@@ -110,15 +110,13 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
         sources: Mapping[str, Callable[[], str]] | None = None,
         glue: GlueFactory | None = None,
         owner: object = None,
-        before_call: Callable[[], object] | None = None,
         trust_indices: bool = False,
     ) -> None:
         """A module of the functions `signature.symbols`, each a kernel or the address of C code.
 
         `sources` are texts created on demand. The timer is that of the kind of `target`. Of
-        functions at addresses, the memory is that of the kind too, the code lives as long as
-        `owner` is held, and the checked entry runs `before_call` before each call. `trust_indices`:
-        values of tensors with a `value_range` are not checked.
+        functions at addresses, the memory is that of the kind too, and the code lives as long
+        as `owner` is held. `trust_indices`: values of tensors with a `value_range` are not checked.
         """
         self.signature = signature
         runtime = runtime_for(target)
@@ -131,7 +129,7 @@ class Module(Serviced, InProcess, Hinted, error=ArtifactError, instead=_INSTEAD)
         native = [function for function in functions if isinstance(function, int)]
         pool = shared_pool(runtime.memory) if native and any(signature.workspaces) else None
         self._kernel, *packers = (
-            NativeKernel(own, function, runtime.memory, owner, before_call, pool)
+            NativeKernel(own, function, runtime.memory, owner, pool)
             if isinstance(function, int)
             else function
             for own, function in zip((checked, *checked.packers), functions, strict=True)

@@ -273,11 +273,6 @@ class Signature:
         )
         return replace(self, arguments=arguments, workspace_bytes=own)
 
-    @property
-    def teams_symbol(self) -> str:
-        """The variable in parallel code that `openmp.connect` sets; it is not a valid C name."""
-        return f"{self.name}.teams"
-
     def to_json(self) -> dict[str, Any]:
         """Its fields, and those of its arguments; JSON has lists for tuples."""
         return asdict(self)

@@ -57,7 +57,7 @@ def header_of(compiled: Compiled, file: str) -> str:
     """The header of a compiled kernel in an object file."""
     return c_header(
         compiled.signature.name, file, CpuTarget.of(compiled.target),
-        [Declared(compiled.signature)], openmp=runs_parallel(compiled),
+        [Declared(compiled.signature)], ["-lgomp"] if runs_parallel(compiled) else [],
     )  # fmt: skip
 
 

@@ -674,7 +674,7 @@ def test_arguments_of_any_name_have_a_header_that_compiles(
     inputs = tuple(Argument(name, "uint8", (3,)) for name in NAMES.split())
     signature = Signature("k", (*inputs, Argument("x", "int8", (3,), role="out")), 64)
     target = CpuTarget.named("znver4", threads=2)
-    header = c_header("k", "k.so", target, [Declared(signature)], openmp=True)
+    header = c_header("k", "k.so", target, [Declared(signature)], ["-lgomp"])
     (tmp_path / "k.c").write_text(header + "int main(void) { return 0; }\n")
     command = [*compiler, "-Wall", "-Werror", "-fsyntax-only", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -709,7 +709,7 @@ def test_callers_in_c_and_cpp_ask_whether_the_processor_will_do(
     flags, expected = cpu_flags(), ["9"]
     for mcpu in ("neoverse-n1", "sapphirerapids", "x86-64"):
         target, name = CpuTarget.named(mcpu), mcpu.replace("-", "_")
-        header = c_header(name, f"{name}.so", target, [Declared(Signature(name, ()))], openmp=False)
+        header = c_header(name, f"{name}.so", target, [Declared(Signature(name, ()))])
         (tmp_path / f"{name}.h").write_text(header)
         needed = {FEATURES[feature].flag for feature in target.features}
         expected.append(str(int(flags is not None and needed <= flags)))
@@ -722,18 +722,6 @@ def test_callers_in_c_and_cpp_ask_whether_the_processor_will_do(
     subprocess.run(["cc", "main.o", "./adds.so", "-lm", "-o", "main"], cwd=tmp_path, check=True)
     called = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert called.stdout.split() == expected
-
-
-def test_a_parallel_library_is_not_loaded_without_openmp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "matmul.so"
-    build_library(tw.ops.matmul_func(64, 64, 64), path, "cpu -threads=2", allow=("default",))
-    with monkeypatch.context() as patch:
-        patch.setattr("tilewright.runtime.openmp.load", lambda: None)
-        with pytest.raises(tw.ArtifactError):
-            load(path)
-    load(path).warm_up()
 
 
 PRODUCT = """
@@ -756,8 +744,7 @@ def test_a_program_in_c_links_what_the_header_says(tmp_path: Path) -> None:
         command = ["cc", "main.c", *words, "-o", "main", "-Wl,-rpath,."]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert said.split() == ["matmul.so", "-lm", "-lgomp"]
-    assert "GOMP_parallel" in linked("matmul.so", "-lm").stderr
+    assert said.split() == ["matmul.so", "-lm", "-lpthread"]
     assert linked(*said.split()).returncode == 0
     subprocess.run(["./main"], cwd=tmp_path, check=True)
 

@@ -146,7 +146,6 @@ def test_several_programs_are_for_processors(tmp_path: Path) -> None:
 
 
 def test_a_parallel_program_beside_a_serial_one(tmp_path: Path) -> None:
-    """The code asks for OpenMP, whichever program is opened first."""
     x = te.placeholder((4096,), name="x")
     y = te.compute((4096,), lambda i: x[i] + 1, name="y")
     parallel = tw.Schedule(te.func([x, y], name="parallel"))
@@ -485,7 +484,7 @@ HOSTILE: dict[str, Callable[[Any], object]] = {
     "another alignment": lambda d: d.update(alignment=16),
     "a field more": lambda d: d.update(path="/etc/passwd"),
     "deep nesting": lambda d: d["programs"][2]["provenance"].update(evidence=nested(400)),
-    "teams that are not there": lambda d: d["programs"][1]["needs"].update(openmp=True),
+    "functions that are not there": lambda d: d["programs"][1]["needs"].update(profiled=3),
     "a parts' file": lambda d: d["programs"][2].update(partition={"plan": {}, "parts": []}),
 }
 

@@ -273,9 +273,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_device(self: CudaGenerator) -> None:
         raise NO_DEVICE
 
-    openmp = {"openmp": "/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0"}
     for generator, tools, runtimes in (
-        (CpuGenerator, Tools("llvm 22", {"llvm": "22.1.0", "llvmlite": "0.50.0"}), openmp),
+        (CpuGenerator, Tools("llvm 22", {"llvm": "22.1.0", "llvmlite": "0.50.0"}), {}),
         (CudaGenerator, Tools("ptxas 13.0", {"nvcc": "13.0.88"}), {"pycuda": None}),
     ):
         monkeypatch.setattr(generator, "tools", lambda _, tools=tools: tools)

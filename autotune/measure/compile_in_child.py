@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...base.errors import BuildError, TuningError
-from ...codegen.build import compiled_target
 from ...codegen.compiled import Compiled, compiled_from
+from ...codegen.detect import resolve
 from ...runtime.signature import Signature
 from ...target import Target
 from ...tir.instruction_set import user_instructions
@@ -55,7 +55,7 @@ def compile_in_children(
 
     Raises `TuningError` where no process can be started, or for a program that none can read.
     """
-    target = compiled_target(target)
+    target = resolve(target)
     messages = [_message(r, target, strict_fp=strict_fp, cached=cached) for r in requests]
     workers = [SupervisedWorker("compiler", {}) for _ in range(min(jobs, len(messages)))]
 
@@ -77,7 +77,7 @@ def compile_in_children(
 
 def compile_in_child(func: Func, target: Target | str, *, strict_fp: bool = False) -> Compiled:
     """As `compile_func`, in a child process. If that dies, the `BuildError` quotes its output."""
-    target = compiled_target(target)
+    target = resolve(target)
     try:
         (answer,) = compile_in_children(
             [CompileRequest(func)], target, 1, strict_fp=strict_fp, cached=False

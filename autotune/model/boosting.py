@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import TuningError
-from ...runtime import openmp
+from ...base.process import compute_alone
 
 Floats = npt.NDArray[np.floating[Any]]
 Singles = npt.NDArray[np.float32]
@@ -147,7 +147,7 @@ def _made(function: str, *arguments: object) -> ctypes.c_void_p:
 
 def _call(function: str, *arguments: object) -> None:
     library = _library()
-    openmp.compute_alone()
+    compute_alone()
     if getattr(library, function)(*arguments) != 0:
         message = library.XGBGetLastError().decode().strip()
         raise TuningError("xgboost: {0}", message.partition("\n")[0])

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime import openmp
 from ...target import CpuTarget
-from . import llvm
+from . import llvm, thread_teams
 from .jit import load_object
+from .thread_teams import EACH
 
 Array = np.ndarray[Any, Any]
 BLOCK = 512
@@ -28,7 +28,6 @@ TABLE = 1024
 """Integers of 32 bits that are gathered from."""
 _KEPT = 4
 """Vector registers that are left to what sums do not take."""
-_OPENMP = ("GOMP_parallel", "omp_get_thread_num")
 
 
 class Loop(NamedTuple):
@@ -163,7 +162,7 @@ def writes(target: CpuTarget, *, parallel: bool) -> Loop:
 def forks(target: CpuTarget) -> Loop:
     """Parallel loops that do nothing. Context: iterations."""
     nothing = "define void @nothing(ptr %c) #0 {\n  ret void\n}"
-    call = f"call void @GOMP_parallel(ptr @nothing, ptr %c, i32 {target.threads}, i32 0)"
+    call = f"call void @GOMP_parallel(ptr @nothing, ptr %c, i32 {target.threads}, i32 {EACH})"
     return counted("forks", [], [call], [], declared=[nothing])
 
 
@@ -266,7 +265,7 @@ def module_text(
     """A module of LLVM with the functions; those in `parallel` have entries for all threads."""
     together = (
         f"define void @{name}.all(ptr %c) #0 {{\n  call void @GOMP_parallel("
-        f"ptr @{name}, ptr %c, i32 {target.threads}, i32 0)\n  ret void\n}}"
+        f"ptr @{name}, ptr %c, i32 {target.threads}, i32 {EACH})\n  ret void\n}}"
         for name in parallel
     )
     return "\n".join(
@@ -294,14 +293,11 @@ def loaded(
 ) -> dict[str, Callable[[Array], object]]:
     """The functions by their names, compiled; each takes an array with its context.
 
-    Those in `parallel` are run by each of the target's threads. Raises `BuildError` where there is
-    no OpenMP runtime for them.
+    Those in `parallel` are run by each of the target's threads.
     """
     code = compiled(functions, target, parallel)
     entries = {name: f"{name}.all" if name in parallel else name for name in functions}
-    runtime = openmp.load() if target.threads > 1 else None
-    imports = {n: runtime.symbol_address(n) for n in _OPENMP} if runtime else {}
-    found = load_object(code, list(entries.values()), imports)
+    found = load_object(code, list(entries.values()), thread_teams.load())
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     return {
         name: _caller(prototype(address), found.owner)

@@ -8,7 +8,7 @@ Adding and renaming leave the code unchanged, byte for byte.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...base.errors import ArtifactError
@@ -24,6 +24,10 @@ _ALLOC = 2
 _LOCAL, _UNDEFINED = 0, 0
 _GLOBAL_OBJECT = 1 << 4 | 1
 _HIDDEN = 2
+_UNIQUE = 10
+"""A binding of a symbol (`STB_GNU_UNIQUE`)."""
+_OS_ABI, _GNU = 7, 3
+"""Where a file says whose extensions it uses, and that these are GNU's."""
 _MAX_SECTIONS = 0xFF00  # beyond it numbers of sections are kept elsewhere
 _MAX_NAME = 4096
 _ARCHITECTURES = {62: "x86_64", 183: "aarch64"}
@@ -88,11 +92,11 @@ def with_constant(object_code: bytes, symbol: str, content: bytes) -> bytes | No
     return bytes(file)
 
 
-def renamed(object_code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
+def renamed(object_code: bytes, names: Mapping[str, str]) -> bytes:
     """The object file with other names of its global symbols, by their old ones.
 
-    A library that it is linked to does not show those that are renamed, but for the `visible` ones
-    of the new names. Raises `ArtifactError` for a file of another format.
+    A library that it is linked to does not show those that are renamed. Raises `ArtifactError` for
+    a file of another format.
     """
     header, sections = _read(object_code)
     file = bytearray(object_code)
@@ -105,12 +109,28 @@ def renamed(object_code: bytes, names: Mapping[str, str], visible: Set[str]) -> 
             place = table.offset + n * _SYMBOL.size
             _, info, seen, *rest = _SYMBOL.unpack_from(file, place)
             if info >> 4 != _LOCAL:
-                seen |= 0 if new in visible else _HIDDEN
-                _SYMBOL.pack_into(file, place, len(added), info, seen, *rest)
+                _SYMBOL.pack_into(file, place, len(added), info, seen | _HIDDEN, *rest)
                 added += new.encode() + b"\0"
         moved = strings._replace(offset=len(file), size=len(added))
         file += added
         _SECTION.pack_into(file, header.sections_at + table.link * _SECTION.size, *moved)
+    return bytes(file)
+
+
+def made_unique(object_code: bytes, name: str) -> bytes:
+    """The object file with a symbol that is one in a process, whichever libraries define it.
+
+    Raises `ArtifactError` for a file of another format.
+    """
+    _, sections = _read(object_code)
+    file = bytearray(object_code)
+    file[_OS_ABI] = _GNU
+    for table in (s for s in sections if s.type == _SYMBOL_TABLE):
+        for n, (found, _) in enumerate(_symbols(object_code, table, sections, local=True)):
+            if found == name:
+                place = table.offset + n * _SYMBOL.size
+                start, info, *rest = _SYMBOL.unpack_from(file, place)
+                _SYMBOL.pack_into(file, place, start, _UNIQUE << 4 | info & 15, *rest)
     return bytes(file)
 
 

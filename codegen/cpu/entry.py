@@ -21,7 +21,7 @@ from ..generator import Code
 from ..sequence import Address, Fill, Function, KernelCall, Repeat, SequenceStep, Stamp
 from . import llvm
 from .archive import archive, members
-from .generator import teams_of
+from .generator import runs_parallel
 from .glue_range import range_function
 from .llvm_text import memory_type
 
@@ -39,8 +39,7 @@ def entry(functions: Sequence[Function], kernels: Sequence[Compiled], target: Cp
     for kernel in kernels:
         objects += members(kernel.image)
     objects = list(dict.fromkeys(objects))  # loops have kernels in common
-    teams = list(dict.fromkeys(name for kernel in kernels for name in teams_of(kernel)))
-    needs: dict[str, Need] = {"openmp": True, "teams": teams} if teams else {}
+    needs: dict[str, Need] = {"parallel": True} if any(map(runs_parallel, kernels)) else {}
     texts = llvm.several([text, *(kernel.text for kernel in kernels)])
     own = {launch.symbol: launch for kernel in kernels for launch in kernel.launches}
     packers = [own[packer.name] for packer in signature.packers]

@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import ArtifactError, BuildError
-from ...runtime import openmp
+from ...base.errors import ArtifactError
 from ...runtime.module import Module, Origin
-from ...target import NATIVE, CpuTarget, Fact, Rates, check_runnable
+from ...target import NATIVE, CpuTarget, Rates, check_runnable
 from ..generator import Code, CodeGenerator, Emission, Measured, Part, Pass, Source, Tools
 from .detection import host_target
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from .llvm import Emitted
 
 OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_wtime")
-"""The functions of OpenMP's runtime that parallel kernels call."""
+"""The functions of an OpenMP runtime that parallel kernels call (`thread_teams.py` has them)."""
 _C_LIBRARY = ("memset", "memcpy", "memmove", "fma", "fmaf", "fmod", "fmodf", "syscall")
 CALLED = frozenset((*_C_LIBRARY, *OPENMP))
 """Functions of other libraries that kernels call."""
@@ -111,16 +110,6 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         versions = {"llvm": found, "llvmlite": str(llvmlite.__version__)}
         return Tools(f"llvm {found.partition('.')[0]}", versions)
 
-    def runtimes(self) -> dict[str, Fact]:
-        runtime = openmp.load()
-        return {"openmp": None if runtime is None else runtime.path}
-
-    def compiled_target(self, target: CpuTarget) -> CpuTarget:
-        """Serial where OpenMP has no runtime."""
-        if target.threads > 1 and openmp.load() is None:
-            return target.with_threads(1)
-        return target
-
     def passes(self, target: CpuTarget) -> tuple[Pass, ...]:
         from .lowering import passes
 
@@ -131,16 +120,8 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
     ) -> tuple[Emitted, ...]:
         from . import llvm
 
-        kernel = parts[0].signature
         return tuple(
-            llvm.emit(
-                part.func,
-                part.signature,
-                target,
-                strict_fp=strict_fp,
-                kernel=kernel,
-                loops=part.loops,
-            )
+            llvm.emit(part.func, part.signature, target, strict_fp=strict_fp, loops=part.loops)
             for part in parts
         )
 
@@ -184,14 +165,13 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         module, *others = [llvm.optimise(p.text, target) for p in emitted]
         for other in others:
             module.link_in(other)
-        if any(p.parallel for p in emitted):
-            # of one definition now: to a weak one, linkers for ARM make a copy relocation
-            module.get_global_variable(emitted[0].teams).linkage = "external"
         text = str(module)  # before machine code is made of it, which rewrites it
         safe = llvm.without_single_lanes(text)
         if safe != text:
             module, text = llvm.parse(safe), safe
-        launches = tuple(Launch(p.symbol, {"openmp": True} if p.parallel else {}) for p in emitted)
+        launches = tuple(
+            Launch(p.symbol, {"parallel": True} if p.parallel else {}) for p in emitted
+        )
         workspaces = tuple(p.workspace_bytes for p in emitted)
         return Code(llvm.object_code(module, target), launches, workspaces, text)
 
@@ -216,46 +196,32 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         parallel = any(not found.undefined.isdisjoint(OPENMP) for found in objects)
         if parallel is not runs_parallel(compiled):
             raise ArtifactError(
-                "its code calls {0} OpenMP runtime, expected {1}",
-                "an" if parallel else "no",
-                "one" if runs_parallel(compiled) else "none",
+                "its code asks for {0} threads, expected {1}",
+                "several" if parallel else "no",
+                "several" if runs_parallel(compiled) else "none",
             )
-        wanted = [*signature.symbols, *teams_of(compiled)]
+        wanted = signature.symbols
         missing = [symbol for symbol in wanted if symbol not in defined]
         if missing:
             raise ArtifactError("its code does not define {0}", ", ".join(missing))
 
     def load(self, compiled: Compiled, origin: Origin, *, trust_indices: bool) -> Module:
+        from . import thread_teams
         from .glue import make_glue
         from .jit import load_object
 
         self.check_runnable(CpuTarget.of(compiled.target))
-        signature, parallel = compiled.signature, runs_parallel(compiled)
-        imports: dict[str, int] = {}
-        if parallel:
-            runtime = openmp.load()
-            if runtime is None:
-                raise BuildError(
-                    "{0} runs in parallel and there is no OpenMP runtime on this machine",
-                    signature.name,
-                    hint="install libgomp1, or compile for one thread: cpu -threads=1",
-                )
-            imports = {symbol: runtime.symbol_address(symbol) for symbol in OPENMP}
-        symbols = signature.symbols
-        variables = teams_of(compiled)
-        loaded = load_object(compiled.image, (*symbols, *variables), imports)
-        addresses, teams = loaded.addresses[: len(symbols)], loaded.addresses[len(symbols) :]
-        for address in teams:
-            openmp.connect(address)
+        signature = compiled.signature
+        imports = thread_teams.load() if runs_parallel(compiled) else {}
+        loaded = load_object(compiled.image, signature.symbols, imports)
         return Module(
             signature,
-            addresses,
+            loaded.addresses,
             compiled.target,
             origin=origin,
             sources={name: partial(compiled.source, name) for name in ("tir", *self.sources)},
-            glue=partial(make_glue, parallel=parallel),
+            glue=make_glue,
             owner=loaded.owner,
-            before_call=openmp.announce_serial if parallel else None,
             trust_indices=trust_indices,
         )
 
@@ -303,18 +269,9 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return target.threads * _PER_THREAD
 
 
-def teams_of(compiled: Compiled) -> tuple[str, ...]:
-    """The variables that `openmp.connect` sets: one of each parallel kernel of the image."""
-    if not runs_parallel(compiled):
-        return ()
-    named = compiled.launches[0].needs.get("teams")
-    own = (compiled.signature.teams_symbol,)
-    return tuple(map(str, named)) if isinstance(named, Sequence) else own
-
-
 def runs_parallel(compiled: Compiled) -> bool:
-    """Whether a kernel, or what packs its operands, calls OpenMP's runtime."""
-    return any(launch.needs.get("openmp") for launch in compiled.launches)
+    """Whether a kernel, or what packs its operands, has loops of several threads."""
+    return any(launch.needs.get("parallel") for launch in compiled.launches)
 
 
 def assembly(compiled: Compiled) -> str:

@@ -28,7 +28,6 @@ import numpy as np
 from llvmlite import binding
 
 from ...base import dtypes
-from ...base.process import TEAMS, UNANNOUNCED
 from ...runtime.argument_checks import MAX_PAIRS
 from ...runtime.host_memory import (
     C_CONTIGUOUS,
@@ -66,17 +65,14 @@ def make_glue(
     fallback: Callable[..., None],
     fail: Callable[[int], None],
     pool: Pool | None = None,
-    *,
-    parallel: bool = False,
 ) -> Callable[..., None] | None:
     """Returns a builtin function that calls the kernel at `kernel_address`, or `None`.
 
     It calls `fallback` with the arguments unless they exactly match `signature`, and `fail` with
     the status if the kernel returns one that is not 0. `pool` has the workspaces of a kernel that
-    needs one. In a forked process, the first call of a `parallel` kernel goes to `fallback`, which
-    announces that such kernels run on one thread. The caller keeps the kernel's code alive (through
-    `fallback`). `None` for scalars of narrow floats, for many outputs, and if the interpreter's
-    or numpy's objects have an unknown layout.
+    needs one. The caller keeps the kernel's code alive (through `fallback`). `None` for scalars of
+    narrow floats, for many outputs, and if the interpreter's or numpy's objects have an unknown
+    layout.
     """
     if not layout_is_known() or any(_is_narrow_scalar(a) for a in signature.arguments):
         return None
@@ -84,7 +80,7 @@ def make_glue(
     if written * len(signature.arguments) > MAX_PAIRS:  # code that compares them compiles long
         return None
     arguments = tuple(replace(a, name="") for a in signature.arguments)
-    code = _compile(arguments, signature.workspace_bytes, parallel, host_target())
+    code = _compile(arguments, signature.workspace_bytes, host_target())
     name = ctypes.c_char_p(signature.name.encode())
     method = _MethodDef(name, code.address, _METH_FASTCALL, None)
     address = kernel_address.to_bytes(8, sys.byteorder)
@@ -119,14 +115,12 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compile(
-    arguments: tuple[Argument, ...], workspace_bytes: int, parallel: bool, host: CpuTarget
-) -> _Code:
+def _compile(arguments: tuple[Argument, ...], workspace_bytes: int, host: CpuTarget) -> _Code:
     initialize()
     machine = binding.Target.from_default_triple().create_target_machine(
         cpu=host.mcpu, features=host.llvm_features, opt=1, reloc="pic"
     )
-    text = _Emitter(workspace_bytes).text(arguments, parallel)
+    text = _Emitter(workspace_bytes).text(arguments)
     loaded = load_object(machine.emit_object(binding.parse_assembly(text)), [_ENTRY], {})
     kept = (loaded.owner, [dtypes.to_numpy(a.dtype) for a in arguments])
     return _Code(loaded.addresses[0], kept)
@@ -141,11 +135,8 @@ class _Emitter:
         self.above: dict[str, None] = {}
         self.count = 0
 
-    def text(self, arguments: tuple[Argument, ...], parallel: bool) -> str:
+    def text(self, arguments: tuple[Argument, ...]) -> str:
         self.require(f"icmp eq i64 %nargs, {len(arguments)}")
-        if parallel:
-            teams = f"inttoptr (i64 {ctypes.addressof(TEAMS)} to ptr)"
-            self.require(f"icmp ne i32 {self.let(f'load i32, ptr {teams}')}, {UNANNOUNCED}")
         values = [
             self.tensor(i, a) if a.kind == "tensor" else self.scalar(i, a)
             for i, a in enumerate(arguments)

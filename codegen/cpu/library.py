@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ from ...runtime.signature import Signature
 from ...runtime.weights_file import weights_path
 from ...target import CpuTarget, Target
 from ..compiled import Compiled
+from . import thread_teams
 from .archive import archive, indexed, members
 from .elf import read_object, renamed, with_constant
-from .generator import runs_parallel, teams_of
+from .generator import OPENMP, runs_parallel
 
 _log = logging.getLogger(__name__)
 _COMPILERS = ("cc", "gcc", "clang")
@@ -59,7 +60,9 @@ def library_files(
         for compiled, provenance in programs
     ]  # fmt: skip
     _, slices = together([compiled.weights for compiled in kernels])
-    return artifact_files(code, target, toolchain, contents, _header(path, kernels, slices))
+    return artifact_files(
+        code, target, toolchain, contents, _header(path, kernels, slices, "-lpthread")
+    )
 
 
 def object_files(programs: Sequence[Compiled], path: Path) -> tuple[File, ...]:
@@ -70,7 +73,7 @@ def object_files(programs: Sequence[Compiled], path: Path) -> tuple[File, ...]:
     """
     code = indexed(_described(programs), lambda code: read_object(code).defined)
     weights, slices = together([compiled.weights for compiled in programs])
-    header = _header(path, programs, slices)
+    header = _header(path, programs, slices, "-lgomp")
     assert header is not None, "parts of other providers are no object code"
     beside = [] if weights is None else [File(weights_path(path), weights.data)]
     return File(path, code), *beside, header
@@ -106,12 +109,7 @@ def _check_names(signature: Signature) -> None:
 
 def _needs(compiled: Compiled) -> dict[str, Any]:
     """What the runtime of processors asks a manifest for (`TargetRuntime.needs`)."""
-    needs: dict[str, Any] = {"openmp": runs_parallel(compiled)}
-    if "teams" in compiled.launches[0].needs or compiled.weights is not None:
-        needs["teams"] = [_own(compiled, symbol) for symbol in teams_of(compiled)]
-    if compiled.profiled is not None:
-        needs["profiled"] = compiled.profiled
-    return needs
+    return {} if compiled.profiled is None else {"profiled": compiled.profiled}
 
 
 def _own(compiled: Compiled, symbol: str) -> str:
@@ -124,9 +122,12 @@ def _own(compiled: Compiled, symbol: str) -> str:
 
 
 def _header(
-    path: Path, programs: Sequence[Compiled], slices: Sequence[WeightsSlice | None]
+    path: Path, programs: Sequence[Compiled], slices: Sequence[WeightsSlice | None], threads: str
 ) -> File | None:
-    """The C header of the programs that C can call; `None` where there are none."""
+    """The C header of the programs that C can call; `None` where there are none.
+
+    Those that run in `threads` are linked with this library.
+    """
     file = weights_path(path).name
     declared = [
         Declared(
@@ -144,7 +145,7 @@ def _header(
         name = re.sub(r"\W|^(?=\d)", "_", path.stem, flags=re.ASCII)
     target = CpuTarget.of(programs[0].target)
     parallel = any(runs_parallel(compiled) for compiled in programs)
-    text = c_header(name, path.name, target, declared, openmp=parallel)
+    text = c_header(name, path.name, target, declared, [threads] if parallel else [])
     return File(path.with_suffix(".h"), text.encode())
 
 
@@ -178,8 +179,7 @@ def _described_one(compiled: Compiled) -> bytes:
     if others:
         defined = frozenset[str]().union(*(read_object(code).defined for code in others))
         names = {n: _own(compiled, n) for n in defined.difference(signature.symbols)}
-        seen = {_own(compiled, symbol) for symbol in teams_of(compiled)}
-        first, *others = (renamed(code, names, seen) for code in (first, *others))
+        first, *others = (renamed(code, names) for code in (first, *others))
     described = with_constant(first, f"{signature.name}.description", text)
     if described is None:
         _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
@@ -190,15 +190,15 @@ def _described_one(compiled: Compiled) -> bytes:
 def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:
     """Link an image of object files to a shared library; returns its content.
 
-    Functions of the C library and of OpenMP's runtime stay undefined: the process that loads the
-    library has them. Linking happens in a temporary folder. Raises `BuildError` if there is no
-    linker (`find` finds programs), if it fails, and if the folder cannot be written.
+    Functions of the C library stay undefined: the process that loads the library has them. Linking
+    happens in a temporary folder. Raises `BuildError` if there is no linker (`find` finds
+    programs), if it fails, and if the folder cannot be written.
     """
     command = linker(find)
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             library, sources = Path(folder, "kernel.so"), list[str]()
-            for number, code in enumerate(members(object_code)):
+            for number, code in enumerate(_with_threads(members(object_code), target)):
                 source = Path(folder, f"{number}.o")
                 source.write_bytes(code)
                 sources.append(str(source))
@@ -211,6 +211,13 @@ def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> by
             error.strerror or error,
             hint="the variable TMPDIR names another folder for temporary files",
         ) from error
+
+
+def _with_threads(objects: Iterable[bytes], target: Target) -> list[bytes]:
+    """The object files, and where parallel loops are in them the threads of these."""
+    objects = list(objects)
+    parallel = any(not read_object(code).undefined.isdisjoint(OPENMP) for code in objects)
+    return [*objects, thread_teams.library_code(CpuTarget.of(target))] if parallel else objects
 
 
 def linker(find: Find = shutil.which) -> list[str]:

@@ -32,15 +32,13 @@ from .llvm_text import Builder, Module, value_type
 class Emitted(NamedTuple):
     """The LLVM module of an entry point, as text.
 
-    `parallel`: it needs OpenMP. `teams` is the variable of the object file that
-    `Signature.teams_symbol` is. `instructions` are those whose `code` it calls.
+    `parallel`: it has loops of several threads. `instructions` are those whose `code` it calls.
     """
 
     text: str
     symbol: str
     workspace_bytes: int
     parallel: bool
-    teams: str
     instructions: frozenset[Instruction]
 
 
@@ -64,16 +62,13 @@ def emit(
     target: CpuTarget,
     *,
     strict_fp: bool = False,
-    kernel: Signature | None = None,
     loops: Mapping[Var, int] = _NO_LOOPS,
 ) -> Emitted:
     """The LLVM module of a lowered function, not optimised.
 
-    `kernel` is the signature of the kernel that it belongs to where it is a packer. Basic blocks
-    are named after `loops`, the numbers of the program's loops.
+    Basic blocks are named after `loops`, the numbers of the program's loops.
     """
-    teams = (signature if kernel is None else kernel).teams_symbol
-    module = Module(signature.name, target, strict_fp, teams)
+    module = Module(signature.name, target, strict_fp)
     module.loops = loops
     module.intervals = Intervals(ranges_of(func.body))
     written = {s.buffer for s in statements(func.body) if type(s) is Store}
@@ -109,7 +104,6 @@ def emit(
         signature.name,
         sum(b.slots),
         module.parallel,
-        teams,
         frozenset(module.instructions),
     )
 

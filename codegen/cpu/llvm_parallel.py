@@ -19,13 +19,10 @@ Each thread has a line of the cache, since two that write to one line slow each 
     | 8 | an integer: the iterations that the thread ran, of any share |
     | 16 | a double: the seconds that these took |
 
-The object file has a variable, a pointer to an integer, that the loader may set
-(`runtime.openmp.connect`). If the integer is not 0, the process has no thread team: the caller
-runs `.body` itself as the only thread, without OpenMP's runtime.
-
-It also runs `.body` alone while teams lose time. The runtime's barriers wait for every thread, even
-if the others have done all the work, and on busy processors a thread may come milliseconds late.
-Each loop therefore has an account: the seconds that it takes alone, and a balance in such calls.
+The caller runs `.body` alone, as the only thread, while teams lose time. On busy processors a
+thread that began may be away for milliseconds, and the barriers of OpenMP's own runtimes wait even
+for those that did not begin (`thread_teams.py`). Each loop therefore has an account: the seconds
+that it takes alone, and a balance in such calls.
 
 - A team adds the share of the iterations that others ran. It subtracts what the caller waited: all
   of the call but the time in which it ran iterations itself.
@@ -93,9 +90,7 @@ def parallel(b: Builder, s: For) -> None:
     b.module.declare(
         account, f"{account} = internal global {_STATE} {{ double {first}, double 0.0 }}, align 16"
     )
-    allowed = b.op(f"icmp eq i32 {_refused(b)}, 0")
-    solvent = b.op(f"fcmp oge double {b.op(_load(account))}, 0.0")
-    b.branch(b.op(f"and i1 {allowed}, {solvent}"), team, alone)
+    b.branch(b.op(f"fcmp oge double {b.op(_load(account))}, 0.0"), team, alone)
 
     b.start(team)
     fields = _fields(types, slots)
@@ -119,9 +114,7 @@ def parallel(b: Builder, s: For) -> None:
     repaid = b.op(f"fadd double {balance}, {_double(_REPAID)}")
     indebted = b.op(f"fcmp olt double {repaid}, 0.0")
     granted = b.op(f"call double @llvm.maxnum.f64(double {repaid}, double {first})")
-    after = b.op(f"select i1 {indebted}, double {repaid}, double {granted}")
-    # A process without a team comes here with any balance: only debts are repaid.
-    b.do(_store(b.op(f"select i1 {solvent}, double {balance}, double {after}"), account))
+    b.do(_store(b.op(f"select i1 {indebted}, double {repaid}, double {granted}"), account))
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
@@ -141,15 +134,6 @@ def _counters(b: Builder, threads: int) -> tuple[str, bool]:
         b.counters = b.alloca("i8", most, _LINE)
         b.stack_bytes += most
     return b.counters, False
-
-
-def _refused(b: Builder) -> str:
-    """0 where a team may be made. The variable is one for all functions of an object file."""
-    allowed = f"{b.module.name}.allowed"
-    b.module.declare(allowed, f"@{allowed} = internal constant i32 0")
-    variable = b.module.teams
-    b.module.declare(variable, f"@{variable} = weak protected global ptr @{allowed}")
-    return b.op(f"load i32, ptr {b.op(f'load ptr, ptr @{variable}')}")
 
 
 def _captured(b: Builder, s: For) -> tuple[list[Buffer], list[Var]]:

@@ -135,14 +135,12 @@ class Level:
 class Module:
     """State shared by the functions of a module: declarations, helpers, finished functions.
 
-    `teams` is the variable that says whether parallel loops may have teams of threads.
     `instructions` are those whose `code` it calls. `loops` are the numbers of the loops of the
     program (`lower.py`).
     """
 
-    def __init__(self, name: str, target: CpuTarget, strict_fp: bool, teams: str = "teams") -> None:
+    def __init__(self, name: str, target: CpuTarget, strict_fp: bool) -> None:
         self.name = name
-        self.teams = teams
         self.target = target
         self.fast = "" if strict_fp else "contract "
         self.f16c = "f16c" in target.features

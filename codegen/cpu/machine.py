@@ -18,7 +18,6 @@ import numpy as np
 
 from ...base.durations import format_seconds
 from ...base.text import format_bytes
-from ...runtime import openmp
 from ...target import CpuTarget, Rates
 from ..detect import processor_quota, usable_processors
 from ..generator import Measured
@@ -133,7 +132,7 @@ def measure(target: CpuTarget) -> Measured:
     Takes about a second, at most three. Raises `BuildError` where the code does not load.
     """
     began = time.perf_counter()
-    parallel = target.threads > 1 and openmp.load() is not None
+    parallel = target.threads > 1
     loops = _loops(target, parallel=parallel)
     for loop in loops.values():
         loop.calibrate()

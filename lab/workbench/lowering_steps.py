@@ -15,8 +15,9 @@ from functools import cached_property
 from ...autotune.measure.compile_in_child import compile_in_child
 from ...base import dtypes
 from ...base.errors import BuildError
-from ...codegen.build import Lowered, compile_func, compiled_target, emit_parts, lower_parts
+from ...codegen.build import Lowered, compile_func, emit_parts, lower_parts
 from ...codegen.compiled import Compiled
+from ...codegen.detect import resolve
 from ...codegen.generator import Emission, generator_for
 from ...target import Target
 from ...tir.ir import (
@@ -77,7 +78,7 @@ class Lowering:
     """
 
     def __init__(self, version: Version, target: Target) -> None:
-        self.target = compiled_target(target)
+        self.target = resolve(target)
         self._generator = generator_for(self.target)
         self._version = version
         self._code: Compiled | None = None

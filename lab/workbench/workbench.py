@@ -139,7 +139,7 @@ from ...base.errors import (
     TilewrightError,
     similar,
 )
-from ...codegen.build import compiled_target, emit_parts, lower_parts
+from ...codegen.build import emit_parts, lower_parts
 from ...codegen.detect import check_runnable, resolve
 from ...schedule import Schedule, Trace
 from ...schedule.require import Space
@@ -280,7 +280,7 @@ class Workbench:
 
     def not_built(self, func: Func) -> BuildError | None:
         """Why code generation refuses a concrete program; `None` if it takes it."""
-        target = compiled_target(self.target)
+        target = self.target
         try:
             emit_parts(lower_parts(func, target), target)
         except BuildError as error:

@@ -81,7 +81,6 @@ def _code(manifest: Path, attempt: Attempt) -> None:
             ("target", "cpu -mcpu=neoverse-n1"),
             ("features", []),
             ("features", ["avx"] * 5000),
-            ("openmp", not program["needs"]["openmp"]),
             ("size", 0),
             ("size", 2**63),
             ("sha256", "0" * 64),

@@ -73,7 +73,7 @@ def test_threads_have_scratch_memory_of_their_own(n: int, m: int) -> None:
         np.testing.assert_allclose(c, a * m + m * (m - 1) / 2, rtol=1e-3)
 
 
-def test_only_parallel_kernels_for_several_threads_need_openmp() -> None:
+def test_only_parallel_kernels_for_several_threads_have_loops_of_theirs() -> None:
     func = with_scratch(4, 5).func
     assert runs_parallel(compile_func(func, "cpu -threads=2"))
     assert not runs_parallel(compile_func(func, "cpu -threads=1"))

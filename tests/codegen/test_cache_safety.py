@@ -96,10 +96,10 @@ FORGED: dict[str, Callable[[bytes], bytes]] = {
     "a launch of another function": lambda code: launched(code, LAUNCHES.replace(b"mat", b"vec")),
     "a launch without needs": lambda code: launched(code, b'[{"symbol": "matmul"}]'),
     "a launch with needs that are none": lambda code: launched(
-        code, LAUNCHES.replace(b"{}", b'{"openmp": [null]}')
+        code, LAUNCHES.replace(b"{}", b'{"parallel": [null]}')
     ),
     "a launch with needs that the code has not": lambda code: launched(
-        code, LAUNCHES.replace(b"{}", b'{"openmp": true}')
+        code, LAUNCHES.replace(b"{}", b'{"parallel": true}')
     ),
     "no code": lambda code: parts(TEXT, TEXT, b""),
     "code that is none": lambda code: parts(TEXT, TEXT, b"\x7fELF" + b"\xff" * 200),

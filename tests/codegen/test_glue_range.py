@@ -196,7 +196,7 @@ def test_packed_indices_are_checked_as_they_are_packed_and_called() -> None:
 
 def test_a_header_says_which_values_are_right() -> None:
     program = Declared(signature_of(gather()))
-    header = c_header("g", "g.so", CpuTarget.named("x86-64"), [program], openmp=False)
+    header = c_header("g", "g.so", CpuTarget.named("x86-64"), [program])
     assert " * idx: in tensor int32[4][6], values from 0 to 99\n" in header
     assert " * Values are not checked" in header
     assert "values" not in header.partition("idx:")[0]

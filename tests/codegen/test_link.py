@@ -18,7 +18,6 @@ from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
 from tilewright.codegen.cpu.library import link, linker
-from tilewright.runtime import openmp
 from tilewright.schedule import Schedule
 
 needs_linker = pytest.mark.skipif(
@@ -43,7 +42,6 @@ def test_a_library_computes_what_the_module_does(threads: int, tmp_path: Path) -
     assert runs_parallel(compiled) is (threads == 2)
     path = tmp_path / "scaled.so"
     path.write_bytes(link(compiled.image, compiled.target))
-    openmp.load()
     function = ctypes.CDLL(str(path)).scaled
     x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
     y = np.zeros_like(x)
@@ -96,7 +94,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_linker_that_fails_is_quoted(temporary: Path) -> None:
     temporary.mkdir()
     with pytest.raises(BuildError, match=r"failed for the target cpu"):
-        link(b"no object file", scaled(1).target)
+        link(scaled(1).image, scaled(1).target, find=lambda _: "false")
     assert list(temporary.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ EXHAUST = """
 import resource
 from contextlib import contextmanager
 from tilewright.base.errors import BuildError, KernelError, TilewrightError
-from tilewright.runtime import openmp
+from tilewright.base import process
 
 @contextmanager
 def no_files():
@@ -46,22 +46,6 @@ assert is_right(build())
     )
 
 
-def test_kernels_are_not_serial_because_files_were_lacking_once() -> None:
-    run(
-        EXHAUST
-        + """
-assert is_right(tw.build(program(3.0), "cpu -threads=1"), 3.0)
-assert not mapped_runtimes()
-with no_files():
-    assert refused(build, KernelError)
-    assert refused(build, KernelError)
-assert is_right(build())
-assert mapped_runtimes()
-assert not any("no OpenMP runtime" in line for line in log.lines), log.lines
-"""
-    )
-
-
 def test_calls_open_no_files() -> None:
     run(
         EXHAUST
@@ -80,9 +64,9 @@ def child():
             mod(a)
         except TilewrightError as error:
             found.append("argument" in str(error))
-        openmp._thread.alone = False
-        found.append(refused(openmp.compute_alone, KernelError))
-    openmp.compute_alone()
+        process._orphaned = True
+        found.append(refused(process.compute_alone, KernelError))
+    process.compute_alone()
     return found
 
 assert is_right(mod)

@@ -44,17 +44,10 @@ class MadeUp:
         sch.parallel(sch.get_loops(sch.get_block("B"))[0])
         imports = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in self._runtime.items()}
         compiled = compile_func(sch.func, "cpu -threads=2")
-        symbols = ["k", compiled.signature.teams_symbol]
-        self._loaded = load_object(compiled.image, symbols, imports)
+        self._loaded = load_object(compiled.image, ["k"], imports)
         self._kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(
             self._loaded.addresses[0]
         )
-
-    def refuse(self, refused: bool) -> None:
-        """The process has no team, or has one again."""
-        self._refused = ctypes.c_int32(refused)
-        teams = ctypes.c_void_p.from_address(self._loaded.addresses[1])
-        teams.value = ctypes.addressof(self._refused)
 
     def gain(self) -> None:
         """Thread 1 runs the iterations in half a second, which the caller waits."""
@@ -155,15 +148,3 @@ def test_a_caller_that_ran_nothing_at_first_learns_the_time_from_the_next_team()
     assert made_up.calls(1) == 1
     made_up.gain()
     assert made_up.calls(100) == 100
-
-
-def test_calls_of_a_process_without_a_team_repay_no_more_than_debts() -> None:
-    made_up = late(5.0)
-    made_up.refuse(True)
-    assert made_up.calls(2000) == 0
-    made_up.refuse(False)
-    assert made_up.calls(100) == 2  # 8 - 5 - 5 is negative
-    made_up.refuse(True)
-    assert made_up.calls(2000) == 0
-    made_up.refuse(False)
-    assert made_up.calls(100) == 2

@@ -15,7 +15,6 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.base.errors import BuildError
-from tilewright.base.process import REFUSED, TEAMS
 from tilewright.codegen.build import compile_func, compiled_signature, to_module
 from tilewright.codegen.cache import decode, encode
 from tilewright.codegen.calling_convention import sized
@@ -197,12 +196,6 @@ def test_what_packs_an_operand_has_a_workspace_of_its_own() -> None:
     operand, found = module.pack("W", weights), np.zeros(LARGE, np.float32)
     module(operand, values, found)
     np.testing.assert_allclose(found, 2 * (weights + weights[::-1]) * values, rtol=1e-6)
-
-
-def test_a_process_without_a_team_has_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that was forked: the caller computes all iterations, in the first part."""
-    monkeypatch.setattr(TEAMS, "value", REFUSED)
-    check(parallel(in_loops()).func, target="cpu -threads=3", rtol=1e-6)
 
 
 @pytest.mark.parametrize("func", [stages(2), packed()], ids=["kernel", "packer"])

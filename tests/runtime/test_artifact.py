@@ -69,29 +69,25 @@ def library(tmp_path: Path) -> Path:
 
 def header_of(signature: Signature, target: CpuTarget = GENERIC) -> str:
     name = signature.name
-    return c_header(name, f"{name}.so", target, [Declared(signature)], openmp=False)
+    return c_header(name, f"{name}.so", target, [Declared(signature)])
 
 
 def write(
     path: Path,
     signature: Signature = SIGNATURE,
     target: CpuTarget = GENERIC,
-    *,
-    openmp: bool = False,
     **changes: Any,
 ) -> None:
     """Add the description to a library, and write its header and manifest."""
     with path.open("ab") as file:
-        file.write(description(signature, target, target.features, {"openmp": openmp}))
-    describe(path, signature, target, openmp=openmp, **changes)
+        file.write(description(signature, target, target.features, {}))
+    describe(path, signature, target, **changes)
 
 
 def describe(
     path: Path,
     signature: Signature = SIGNATURE,
     target: CpuTarget = GENERIC,
-    *,
-    openmp: bool = False,
     **changes: Any,
 ) -> None:
     """Write the header and the manifest of a library that has a description."""
@@ -99,7 +95,7 @@ def describe(
     provenance = replace(PROVENANCE, **changes)
     code = File(path, path.read_bytes())
     header = File(path.with_suffix(".h"), header_of(signature, target).encode())
-    content = ProgramContent(signature, {"openmp": openmp}, provenance)
+    content = ProgramContent(signature, {}, provenance)
     _, *files = artifact_files(code, target, toolchain, [content], header)
     replace_files(files)
 
@@ -143,7 +139,7 @@ def test_the_manifest_reads_back(library: Path) -> None:
 
 def test_fields_of_a_kind_may_not_have_names_of_the_others() -> None:
     with pytest.raises(ArtifactError):
-        description(SIGNATURE, GENERIC, GENERIC.features, {"openmp": False, "abi": 1})
+        description(SIGNATURE, GENERIC, GENERIC.features, {"abi": 1})
 
 
 def test_a_loaded_module_runs(library: Path) -> None:
@@ -245,8 +241,8 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda p: manifest_path(p).write_text("[]"), "expected an object"),
     (lambda p: manifest_path(p).write_text(" " * (17 << 20)), "more than 16777216 bytes"),
     (lambda p: os.truncate(manifest_path(p), 1 << 40), "more than 16777216 bytes"),
-    (lambda p: edit(p, format=7), "format version 7 is newer than 6"),
-    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4 to 6"),
+    (lambda p: edit(p, format=8), "format version 8 is newer than 7"),
+    (lambda p: edit(p, format=3), "format version 3 is not supported any more, expected 4 to 7"),
     (lambda p: edit(p, format=nested()), "expected a version of its format, found "),
     (lambda p: edit(p, abi=7), "abi version 7 is newer than 3"),
     (lambda p: edit(p, abi=10**4000), "abi version 1000.* is newer than 3"),
@@ -263,7 +259,6 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (for_an_unknown_processor, "target: unknown processor -mcpu=z80-99"),
     (lambda p: edit(p, target="cpu -mcpu=x86-64 -threads=2"), "does not carry the description"),
     (lambda p: edit(p, features=["avx2"]), "does not carry the description"),
-    (lambda p: edit(p, openmp=True), "does not carry the description"),
     (lambda p: edit(p, signature=None), "signature: expected an object"),
     (lambda p: edit(p, origin={"kind": "x", "detail": ""}), "origin.kind: expected one of"),
     (lambda p: edit(p, origin=nested()), "origin: expected an object"),
@@ -327,7 +322,7 @@ def other_values(value: Any) -> list[Any]:
         case list():
             return [[*value, *(value[:1] or [1])], value[:-1] if value else None]
         case _:
-            return [{**value, "more": 1}, {}]
+            return [{**value, "more": 1}, {} if value else None]
 
 
 CONSTANT = Argument("w", "int8", (2, 3), constant=True)
@@ -374,7 +369,7 @@ def test_what_a_call_depends_on_is_in_the_library_too(library: Path) -> None:
     write(library, signature=FIELDS)
     text = manifest_path(library).read_text()
     tried = 0
-    for part in ("abi", "signature", "target", "features", "openmp", "size", "sha256"):
+    for part in ("abi", "signature", "target", "features", "size", "sha256"):
         changed = next(place for place in places(json.loads(text)) if part in place)[part]
         for path, value in [((), changed), *leaves(changed)]:
             for other in other_values(value):
@@ -716,7 +711,7 @@ def test_a_kernel_in_c_is_loaded_and_runs(tmp_path: Path) -> None:
     (tmp_path / "add.c").write_text(SOURCE)
     (tmp_path / "add.h").write_text(HEADER)
     library = tmp_path / "add.so"
-    content = description(ADD, GENERIC, GENERIC.features, {"openmp": False})
+    content = description(ADD, GENERIC, GENERIC.features, {})
     text = content.removesuffix(b"\0").decode()
     define = f"-DDESCRIPTION={json.dumps(text)}"
     subprocess.run(

@@ -1,0 +1,107 @@
+"""The threads of parallel loops: who runs what, for callers and libraries in any number."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilewright.codegen.cpu import thread_teams
+
+_REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def run(body: Callable[[int, int], object], count: int, flags: int = 0) -> None:
+    """Run a region in the caller and up to `count` - 1 threads, with a number and their count."""
+    functions = thread_teams.load()
+    number = ctypes.CFUNCTYPE(ctypes.c_int)(functions["omp_get_thread_num"])
+    threads = ctypes.CFUNCTYPE(ctypes.c_int)(functions["omp_get_num_threads"])
+    region = _REGION(lambda _: body(number(), threads()))
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    parallel(functions["GOMP_parallel"])(region, None, count, flags)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+@pytest.mark.parametrize("pause", [0, 2e-3])
+def test_each_thread_runs_a_part_where_the_caller_waits_for_all(count: int, pause: float) -> None:
+    """Whether the threads are made, awake or asleep."""
+    for _ in range(5):
+        seen: list[tuple[int, int]] = []
+        run(lambda number, threads, seen=seen: seen.append((number, threads)), count, 1)  # type: ignore[misc]
+        assert sorted(seen) == [(n, count) for n in range(count)]
+        time.sleep(pause)
+
+
+def test_the_caller_begins_at_once_and_ends_after_those_who_began() -> None:
+    for _ in range(200):
+        seen: list[int] = []
+        ended: list[int] = []
+
+        def body(number: int, _: int, seen: list[int] = seen, ended: list[int] = ended) -> None:
+            seen.append(number)
+            time.sleep(1e-4)
+            ended.append(number)
+
+        run(body, 3)
+        assert 0 in seen
+        assert len(seen) == len(set(seen))
+        assert sorted(seen) == sorted(ended)
+
+
+def test_callers_at_a_time_have_teams_of_their_own() -> None:
+    failed: list[object] = []
+
+    def call() -> None:
+        for _ in range(100):
+            seen: list[int] = []
+            run(lambda number, _, seen=seen: seen.append(number), 3)  # type: ignore[misc]
+            if 0 not in seen or len(seen) != len(set(seen)):
+                failed.append(seen)
+
+    callers = [threading.Thread(target=call) for _ in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not failed
+
+
+SEVERAL = """
+import os, sys
+import numpy as np
+import tilewright as tw
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+before, a = threads(), np.ones(65536, np.float32)
+for path in sys.argv[1:]:
+    kernel, b = tw.load(path), np.zeros(65536, np.float32)
+    for _ in range(1200):
+        kernel(a, b)
+    assert (b == 2).all()
+print(threads() - before)
+"""
+
+
+def test_libraries_share_their_threads(tmp_path: Path) -> None:
+    import tilewright as tw
+    from tilewright import te
+
+    paths = []
+    for name in ("first", "second"):
+        a = te.placeholder((65536,), name="a")
+        b = te.compute((65536,), lambda i, a=a: a[i] * 2.0, name="b")
+        sch = tw.Schedule(te.func([a, b], name=name))
+        sch.parallel(sch.get_loops(sch.get_block("b"))[0])
+        paths.append(tmp_path / f"{name}.so")
+        tw.build_library(sch, paths[-1], "cpu -threads=2")
+    command = [sys.executable, "-c", SEVERAL, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
