@@ -2,7 +2,6 @@
 
     python -m benchmarks.teams                  # as the processors are
     python -m benchmarks.teams --busy 4         # beside 4 processes that compute
-    GOMP_SPINCOUNT=10000 python -m benchmarks.teams --busy 4    # with other waiting
 
 Each product of square matrices is built with the default schedule for all threads and for one.
 Both are called in turns of many calls: back to back, after a product in numpy, and after a pause

@@ -28,8 +28,8 @@ class Launch:
     """An entry point of an image, and what it needs to be called.
 
     `needs` are numbers and names, and lists and objects of them, that the code generator of the
-    kind writes and reads: that of processors says `openmp` of functions that call OpenMP's runtime,
-    that of GPUs lists the `kernels` of the entry point (`runtime/cuda_launch.py`).
+    kind writes and reads: that of processors says `parallel` of functions with loops of several
+    threads, that of GPUs lists the `kernels` of the entry point (`runtime/cuda_launch.py`).
     """
 
     symbol: str

@@ -1,4 +1,4 @@
-"""The code generator for processors: LLVM, OpenMP's runtime, shared libraries.
+"""The code generator for processors: LLVM, threads, shared libraries.
 
 An image is one object file, of the LLVM modules of a kernel and of its packers. What makes code is
 loaded when the first code is made: other work, such as describing this machine, does without.

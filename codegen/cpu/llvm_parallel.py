@@ -1,4 +1,4 @@
-"""Emit parallel loops: the body becomes a function that OpenMP's runtime calls in each thread.
+"""Emit parallel loops: the body becomes a function that each thread of a team calls.
 
 The caller stores what the body needs in a context on its stack and calls `GOMP_parallel`. Each
 thread runs `.region`, which calls `.body` with pointers that are known not to alias. A parallel

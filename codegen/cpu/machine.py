@@ -132,8 +132,7 @@ def measure(target: CpuTarget) -> Measured:
     Takes about a second, at most three. Raises `BuildError` where the code does not load.
     """
     began = time.perf_counter()
-    parallel = target.threads > 1
-    loops = _loops(target, parallel=parallel)
+    loops = _loops(target)
     for loop in loops.values():
         loop.calibrate()
     rounds = 0
@@ -150,11 +149,11 @@ def measure(target: CpuTarget) -> Measured:
     strange = dict(_strange(found, target.rates))
     believed = found._replace(**{name: getattr(target.rates, name) for name in strange})
     disturbed = (*_disturbed(loops, target), *strange.values())
-    odd = (*disturbed, *_limited(target, parallel=parallel))
+    odd = (*disturbed, *_limited(target))
     return Measured(believed.to_json(), odd, bool(disturbed))
 
 
-def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
+def _loops(target: CpuTarget) -> dict[str, _Loop]:
     """The loops to time, by name."""
     count = bare.chains(target)
     functions = {
@@ -205,7 +204,7 @@ def _loops(target: CpuTarget, *, parallel: bool) -> dict[str, _Loop]:
     loops["writes"] = _Loop(
         call["writes"], _context(blocks, memory.ctypes.data), blocks * BLOCK / vector, memory
     )
-    if parallel:
+    if target.threads > 1:
         region = {"forks": bare.forks(target), "reads": bare.reads(target, parallel=True)}
         together = bare.loaded(region, target, ["reads"])
         loops["fork"] = _Loop(together["forks"], _context(), 1, seconds=_FORKS)
@@ -320,15 +319,13 @@ def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:
         yield f"a load of {load:.1f} on {target.cores} processors"
 
 
-def _limited(target: CpuTarget, *, parallel: bool) -> Iterator[str]:
+def _limited(target: CpuTarget) -> Iterator[str]:
     """In words, what keeps this process from the threads of the target."""
     quota, processors = processor_quota(), usable_processors()
     if quota < target.threads:
         yield f"a quota of {quota:.2g} processors for {target.threads} threads"
     elif processors < target.threads:
         yield f"{processors} processors for {target.threads} threads"
-    if target.threads > 1 and not parallel:
-        yield "no OpenMP runtime: parallel loops were not measured"
     size = f"a cache of {format_bytes(target.l3_bytes)}"
     if not _misses(target, _MOST):
         yield f"{size}: the rate and the latency of memory were not measured"

@@ -255,7 +255,7 @@ offer:
   store ptr %region, ptr %region.p
   store ptr %context, ptr %context.p
   store i32 %count, ptr %count.p
-  store atomic i32 0, ptr %finished monotonic, align 4
+  store atomic i64 0, ptr %finished monotonic, align 8
   %old = load atomic i64, ptr %state monotonic, align 8
   %high = lshr i64 %old, 32
   %following = add i64 %high, 1
@@ -293,23 +293,24 @@ work:
   %each = icmp eq i32 %flags, {EACH}
   br i1 %each, label %gather, label %close
 gather:
-  %present = load atomic i64, ptr %state monotonic, align 8
-  %come = and i64 %present, {_OPEN - 1}
   %expected = zext i32 %able to i64
-  %complete.now = icmp eq i64 %come, %expected
-  br i1 %complete.now, label %close, label %patience
-patience:
-  %ignored.gather = call i32 @sched_yield()
-  br label %gather
+  call void @await(ptr %state, i64 {_OPEN - 1}, i64 %expected)
+  br label %close
 close:
   %last = atomicrmw and ptr %state, i64 {~_OPEN} seq_cst
   %joined = and i64 %last, {_OPEN - 1}
-  %joined.narrow = trunc i64 %joined to i32
-  br label %wait
-wait:
-  %turn = phi i32 [ 0, %close ], [ %turn.next, %pause ], [ %turn.next, %yield ]
-  %done = load atomic i32, ptr %finished acquire, align 4
-  %ended = icmp eq i32 %done, %joined.narrow
+  call void @await(ptr %finished, i64 -1, i64 %joined)
+  ret void
+}}
+
+; Wait until these bits are what is wanted; let others run where that takes long.
+define internal void @await(ptr %place, i64 %mask, i64 %wanted) {{
+  br label %look
+look:
+  %turn = phi i32 [ 0, %0 ], [ %turn.next, %pause ], [ %turn.next, %yield ]
+  %found = load atomic i64, ptr %place acquire, align 8
+  %bits = and i64 %found, %mask
+  %ended = icmp eq i64 %bits, %wanted
   br i1 %ended, label %over, label %longer
 longer:
   %turn.next = add i32 %turn, 1
@@ -317,10 +318,10 @@ longer:
   br i1 %patient, label %pause, label %yield
 pause:
   {pause}
-  br label %wait
+  br label %look
 yield:
   %ignored = call i32 @sched_yield()
-  br label %wait
+  br label %look
 over:
   ret void
 }}
@@ -434,7 +435,7 @@ join:
   %region = load ptr, ptr %region.p
   %context = load ptr, ptr %context.p
   call void @run(ptr %region, ptr %context, i32 %number, i32 %count)
-  %before = atomicrmw add ptr %finished, i32 1 seq_cst
+  %before = atomicrmw add ptr %finished, i64 1 seq_cst
   br label %served
 served:
   br label %begin
