@@ -315,9 +315,9 @@ def test_of_a_large_cache_what_is_behind_it_is_not_claimed(cache: int, kept: set
     target = CpuTarget.of(resolve("cpu -threads=1"))
     known = target.rates._replace(memory=123.0, memory_latency=456.0)
     large = replace(target, l3_bytes=cache, rates=known)
-    loops = rates_of_cores._loops(large, parallel=False)
+    loops = rates_of_cores._loops(large)
     assert "l3 latency" in loops
-    assert any("latency of memory" in odd for odd in rates_of_cores._limited(large, parallel=False))
+    assert any("latency of memory" in odd for odd in rates_of_cores._limited(large))
     for loop in loops.values():
         loop.sample()
     found = rates_of_cores._rates(loops, large)
