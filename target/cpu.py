@@ -25,6 +25,11 @@ _ELSEWHERE = {
     "arm64": "generic",
     "avx512": "x86-64-v4",
     "host": NATIVE,
+    "generic-rv64": "riscv64",
+    "riscv": "riscv64",
+    "rv64gc": "riscv64",
+    "wasm": "wasm32",
+    "webassembly": "wasm32",
 }
 """Processors by the names of what they have in common."""
 
@@ -56,12 +61,13 @@ class CpuTarget(Target):
 
     @classmethod
     def named(cls, mcpu: str = NATIVE, *, threads: int = 0) -> Self:
-        """Returns the target of a processor (LLVM's name), with the facts of its row in the table.
+        """Returns the target of a processor by name, with the facts of its row in the table.
 
         `native` has those of `x86-64` until `resolve` finds this machine's. Raises `TargetError`
-        for an unknown name, and for a row with impossible rates.
+        for an unknown name, for threads where there are none, and for a row with impossible rates.
         """
         facts = CPUS["x86-64"] if mcpu == NATIVE else _lookup_cpu(mcpu)
+        _check_serial(facts.arch, threads)
         try:  # as floats: then equal rates have the same text in every process
             rates = Rates.from_json(facts.rates.to_json())
         except (TypeError, ValueError) as error:
@@ -126,14 +132,20 @@ class CpuTarget(Target):
         told["fields"]["rates"] = self.rates.to_json()
         processor = None
         if (row := CPUS.get(self.mcpu)) is not None:
-            processor = [ordered(row.features), *row[1:-2], row.rates.to_json()]
+            processor = {**row._asdict(), "features": ordered(row.features)}
+            processor["rates"] = row.rates.to_json()
         return {**told, "processor": processor}
 
     @classmethod
     def register_facts(cls, told: Mapping[str, Any]) -> None:
         if told["processor"] is not None:
-            names, l1, l2, l3, arch, ways, rates = told["processor"]
-            row = Cpu(frozenset(names), l1, l2, l3, arch, tuple(ways), Rates.from_json(rates))
+            row = Cpu(**told["processor"])
+            row = row._replace(
+                features=frozenset(row.features),
+                ways=tuple(row.ways),
+                rates=Rates.from_json(row.rates),
+                sources=tuple(row.sources),
+            )
             CPUS.setdefault(told["fields"]["mcpu"], row)
 
     @classmethod
@@ -141,6 +153,7 @@ class CpuTarget(Target):
         return super().from_fields({**values, "rates": Rates.from_json(values["rates"])})
 
     def with_threads(self, threads: int) -> Self:
+        _check_serial(self.arch, threads)
         return replace(self, threads=_check_threads(str(threads)))
 
     @property
@@ -152,6 +165,22 @@ class CpuTarget(Target):
         return self.triple.partition("-")[0]
 
     @property
+    def llvm_cpu(self) -> str:
+        """LLVM's name of the processor."""
+        row = CPUS.get(self.mcpu)
+        return (row and row.llvm) or self.mcpu
+
+    @property
+    def serial(self) -> bool:
+        """Whether there are no threads on such machines."""
+        return self.arch in _SERIAL
+
+    @property
+    def pointer_bits(self) -> int:
+        """The bits of an address."""
+        return 32 if self.arch == "wasm32" else 64
+
+    @property
     def vector_bits(self) -> int:
         if "avx512f" in self.features:
             return 512
@@ -159,7 +188,10 @@ class CpuTarget(Target):
 
     @property
     def vector_registers(self) -> int:
-        return 32 if self.arch == "aarch64" or "avx512f" in self.features else 16
+        """Where there are no vectors, those of as many lanes as there are registers of floats."""
+        if _VECTORS.get(self.arch, "") not in ("", *self.features):
+            return 8
+        return 32 if self.arch in ("aarch64", "riscv64") or "avx512f" in self.features else 16
 
     @property
     def mask_bits(self) -> int | None:
@@ -171,12 +203,12 @@ class CpuTarget(Target):
     @property
     def fma(self) -> bool:
         """Whether a fused multiply-add of floats is one instruction."""
-        return "fma" in self.features or "neon" in self.features
+        return not {"fma", "neon", "f"}.isdisjoint(self.features)
 
     @property
     def llvm_features(self) -> str:
         """The feature text for LLVM: every known extension of this architecture, on or off."""
-        names = (n for n in FEATURES if _arch_of(n) == self.arch)
+        names = (name for name, feature in FEATURES.items() if feature.arch == self.arch)
         return ",".join(("+" if n in self.features else "-") + n for n in names)
 
     @property
@@ -263,12 +295,16 @@ class CpuTarget(Target):
 
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+_GENERIC = {"aarch64": "generic", "riscv64": "riscv64"}
+_SERIAL = ("wasm32",)
+_VECTORS = {"riscv64": "v", "wasm32": "simd128"}
+"""The feature that architectures have vectors with, where not all of their processors have them."""
 
 
 def baseline(arch: str, features: Iterable[str]) -> str:
     """The richest generic processor whose features are all among `features`."""
-    if arch == "aarch64":
-        return "generic"
+    if arch in _GENERIC:
+        return _GENERIC[arch]
     present = set(features)
     return next(name for name in reversed(_LEVELS) if CPUS[name].features <= present)
 
@@ -302,7 +338,7 @@ def check_runnable(target: CpuTarget, host: CpuTarget) -> None:
 
 def _apply(changes: str, target: CpuTarget) -> tuple[str, ...]:
     features = set(target.features)
-    names = [n for n in FEATURES if _arch_of(n) == target.arch]
+    names = [name for name, feature in FEATURES.items() if feature.arch == target.arch]
     for change in changes.split(","):
         sign, name = change[:1], change[1:]
         if sign not in ("+", "-") or name not in names:
@@ -320,12 +356,8 @@ def _apply(changes: str, target: CpuTarget) -> tuple[str, ...]:
     return ordered(features)
 
 
-def _arch_of(feature: str) -> str:
-    return "aarch64" if "neon" in close([feature]) else "x86_64"
-
-
 def _default_triple(arch: str) -> str:
-    return f"{arch}-unknown-linux-gnu"
+    return f"{arch}-unknown-{'unknown' if arch == 'wasm32' else 'linux-gnu'}"
 
 
 def _check_triple(triple: str, target: CpuTarget) -> str:
@@ -345,6 +377,16 @@ def _check_threads(value: str) -> int:
     if not known or int(digits) > _MAX_THREADS:
         raise TargetError("-threads={0}: expected a number from 1 to {1}", value, _MAX_THREADS)
     return int(digits)
+
+
+def _check_serial(arch: str, threads: int) -> None:
+    if threads > 1 and arch in _SERIAL:
+        raise TargetError(
+            "-threads={0}: code for {1} runs on one thread",
+            threads,
+            arch,
+            hint="leave -threads out, or write -threads=1",
+        )
 
 
 def _lookup_cpu(mcpu: str) -> Cpu:

@@ -16,10 +16,15 @@ _KIB_PER_MIB = 1024
 
 
 class Feature(NamedTuple):
-    """An instruction set extension: its flag in /proc/cpuinfo, and what it is an extension of."""
+    """An instruction set extension of an architecture: its flag in /proc/cpuinfo, and what it is an
+    extension of.
+
+    Of WebAssembly there are no flags: an engine refuses a module that it does not run.
+    """
 
     flag: str
     requires: tuple[str, ...] = ()
+    arch: str = "x86_64"
 
 
 # Extensions that code generation may use, by LLVM's name.
@@ -65,12 +70,22 @@ FEATURES: dict[str, Feature] = {
     "amx-int8": Feature("amx_int8", ("amx-tile",)),
     "amx-bf16": Feature("amx_bf16", ("amx-tile",)),
     "amx-fp16": Feature("amx_fp16", ("amx-tile",)),
-    "neon": Feature("asimd"),
-    "dotprod": Feature("asimddp", ("neon",)),
-    "fullfp16": Feature("asimdhp", ("neon",)),
-    "i8mm": Feature("i8mm", ("neon",)),
-    "bf16": Feature("bf16", ("neon",)),
-    "sve": Feature("sve", ("fullfp16",)),
+    "neon": Feature("asimd", (), "aarch64"),
+    "dotprod": Feature("asimddp", ("neon",), "aarch64"),
+    "fullfp16": Feature("asimdhp", ("neon",), "aarch64"),
+    "i8mm": Feature("i8mm", ("neon",), "aarch64"),
+    "bf16": Feature("bf16", ("neon",), "aarch64"),
+    "sve": Feature("sve", ("fullfp16",), "aarch64"),
+    "m": Feature("m", (), "riscv64"),
+    "a": Feature("a", (), "riscv64"),
+    "f": Feature("f", (), "riscv64"),
+    "d": Feature("d", ("f",), "riscv64"),
+    "c": Feature("c", (), "riscv64"),
+    "v": Feature("v", ("d",), "riscv64"),
+    "sign-ext": Feature("", (), "wasm32"),
+    "nontrapping-fptoint": Feature("", (), "wasm32"),
+    "bulk-memory": Feature("", (), "wasm32"),
+    "simd128": Feature("", (), "wasm32"),
 }
 
 
@@ -109,14 +124,17 @@ _ZEN3 = _ZEN | {"vaes", "vpclmulqdq"}
 _ZEN4 = _ZEN3 | _CASCADE | _BITS | {"avx512bf16", "gfni"}
 _NEON = close(["neon"])
 _NEOVERSE = _NEON | {"dotprod", "fullfp16"}
+_RV64GC = close(["m", "a", "d", "c"])
+_WASM = close(["sign-ext", "nontrapping-fptoint", "bulk-memory", "simd128"])
 _ASSUMED = ("assumed", "assumed", "assumed")
 
 
 class Cpu(NamedTuple):
-    """A processor by LLVM's name: features, bytes of the caches that one core reaches, and rates.
+    """A processor: features, bytes of the caches that one core reaches, and rates.
 
     `ways` are the lines in each set of L1, L2 and L3. `sources` are those of the bytes of caches,
-    of their ways and of the clock: keys of `CACHE_SOURCES`, divided by commas.
+    of their ways and of the clock: keys of `CACHE_SOURCES`, divided by commas. `llvm` is LLVM's
+    name of it where that is another one than the table's.
     """
 
     features: frozenset[str]
@@ -127,6 +145,7 @@ class Cpu(NamedTuple):
     ways: tuple[int, int, int] = (8, 16, 16)
     rates: Rates = Rates()
     sources: tuple[str, str, str] = _ASSUMED
+    llvm: str = ""
 
 
 def _row(
@@ -285,4 +304,10 @@ CPUS: dict[str, Cpu] = {
         _NEOVERSE | {"bf16", "i8mm", "sve"}, (64, 1 * _KIB_PER_MIB, 32 * _KIB_PER_MIB), (4, 8, 16),
         rates.NEOVERSE_V1.at(2.6), ("wikichip", "assumed", "wikichip"), "aarch64",
     ),
+    # RV64GC: what Linux distributions are compiled for.
+    "riscv64": _row(_RV64GC, (32, 512, 2 * _KIB_PER_MIB), _LEVEL, arch="riscv64")._replace(
+        llvm="generic-rv64"
+    ),
+    # What the engines of browsers, of Node.js 16.4 and of Wasmtime 15 run.
+    "wasm32": _row(_WASM, (32, 512, 4 * _KIB_PER_MIB), _LEVEL, arch="wasm32")._replace(llvm="mvp"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kernels for 64-bit ARM, called by a C program that an emulator runs.
+"""Kernels for other machines, called by a C program that an emulator runs, or Node.js.
 
 One program calls many kernels: it reads their arguments from one file and writes what they computed
 to another. Arrays are aligned to their elements alone, workspaces to what the header says, and all
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,22 +27,63 @@ from tilewright.runtime.signature import C_TYPES, Argument, Signature
 from tilewright.target import CpuTarget
 
 Array = Any
-COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-MISSING = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
-emulated = pytest.mark.skipif(
-    bool(MISSING), reason=f"no {' and no '.join(MISSING)}: `make aarch64-tools` installs them"
-)
-"""Marks tests that run code for 64-bit ARM."""
 MARGIN = 64
 
-EMULATED = {
-    "generic": "cortex-a53",
-    "cortex-a76": "cortex-a76",
-    "neoverse-n1": "neoverse-n1",
-    "neoverse-v1": "max",
-}
-"""The processor to emulate for code of each `-mcpu`: one that has just its instructions, where the
-emulator knows that."""
+
+@dataclass(frozen=True)
+class Machine:
+    """How programs for an architecture are compiled, and run.
+
+    `processors` are the words of the emulator for each target: a processor that has just its
+    instructions, where the emulator knows that.
+    """
+
+    compiler: tuple[str, ...]
+    emulator: tuple[str, ...]
+    processors: Mapping[str, Sequence[str]]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        """The programs and files that are not here."""
+        programs = [name for name in (self.compiler[0], self.emulator[0]) if not shutil.which(name)]
+        return programs + [str(path) for path in self.files if not path.exists()]
+
+    @property
+    def needed(self) -> pytest.MarkDecorator:
+        """Marks tests that run code for the architecture."""
+        missing = self.missing
+        why = f"no {' and no '.join(missing)}: `make cross-tools` installs them"
+        return pytest.mark.skipif(bool(missing), reason=why)
+
+
+ARM = Machine(
+    ("aarch64-linux-gnu-gcc", "-static"),
+    ("qemu-aarch64",),
+    {
+        "generic": ("-cpu", "cortex-a53"),
+        "cortex-a76": ("-cpu", "cortex-a76"),
+        "neoverse-n1": ("-cpu", "neoverse-n1"),
+        "neoverse-v1": ("-cpu", "max"),
+    },
+)
+RISCV = Machine(
+    ("riscv64-linux-gnu-gcc", "-static"),
+    ("qemu-riscv64",),
+    {
+        "riscv64": ("-cpu", "rv64"),
+        "riscv64 -mattr=+v": ("-cpu", "rv64,v=true,vlen=128"),
+    },
+)
+WASM = Machine(
+    ("clang", "--target=wasm32-wasi", "-O1"),
+    ("node", "--no-warnings", str(Path(__file__).with_name("wasi.mjs"))),
+    {"wasm32": (), "wasm32 -mattr=-simd128": ()},
+    (Path("/usr/lib/wasm32-wasi/libc.a"),),
+)
+MACHINES = {name: m for m in (ARM, RISCV, WASM) for name in m.processors}
+"""The machine that runs code for each target, by what follows `-mcpu=`."""
+emulated = ARM.needed
 
 
 @dataclass(frozen=True)
@@ -62,7 +103,11 @@ def header_of(compiled: Compiled, file: str) -> str:
 
 
 def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
-    """The outputs after each call, in order. Raises `AssertionError` where one fails."""
+    """The outputs after each call, in order, on the machine of `MACHINES[mcpu]`.
+
+    Raises `AssertionError` where one fails.
+    """
+    machine = MACHINES[mcpu]
     lines = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
     lines += ["#include <string.h>", _HELPERS]
     objects, data = [], bytearray()
@@ -83,9 +128,10 @@ def run(calls: Sequence[Call], mcpu: str, folder: Path) -> list[list[Array]]:
     (folder / "in").write_bytes(data)
     program = folder / "program"
     parallel = ["-fopenmp"] if any(runs_parallel(c.compiled) for c in calls) else []
-    _execute([COMPILER, "-Wall", "-Werror", "-static", *parallel, "-o", program,
+    _execute([*machine.compiler, "-Wall", "-Werror", *parallel, "-o", program,
               folder / "main.c", *objects, "-lm"])  # fmt: skip
-    _execute([EMULATOR, "-cpu", EMULATED[mcpu], program, folder / "in", folder / "out"])
+    words = [*machine.emulator, *machine.processors[mcpu]]
+    _execute([*words, program, folder / "in", folder / "out"])
     return _outputs(calls, (folder / "out").read_bytes())
 
 

@@ -308,7 +308,7 @@ def loaded(
 def _attributes(target: CpuTarget) -> str:
     width = target.vector_bits
     found = {
-        "target-cpu": target.mcpu,
+        "target-cpu": target.llvm_cpu,
         "target-features": target.llvm_features,
         "prefer-vector-width": width,
         "min-legal-vector-width": width,

@@ -24,7 +24,7 @@ from ..compiled import Compiled
 from ..generator import Part
 from ..lower import lower
 from .detection import host_target
-from .elf import read_object
+from .object_file import read_object
 
 if TYPE_CHECKING:
     from .generator import CpuGenerator

@@ -30,7 +30,7 @@ _OS_ABI, _GNU = 7, 3
 """Where a file says whose extensions it uses, and that these are GNU's."""
 _MAX_SECTIONS = 0xFF00  # beyond it numbers of sections are kept elsewhere
 _MAX_NAME = 4096
-_ARCHITECTURES = {62: "x86_64", 183: "aarch64"}
+_ARCHITECTURES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
 class ObjectFile(NamedTuple):

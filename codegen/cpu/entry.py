@@ -34,7 +34,7 @@ def entry(functions: Sequence[Function], kernels: Sequence[Compiled], target: Cp
 
     It is an archive of object files. What packs operands of the entry are functions of the kernels.
     """
-    text, (signature, _) = _text(functions, kernels), functions[0]
+    text, (signature, _) = _text(functions, kernels, target), functions[0]
     objects = [llvm.object_code(llvm.parse(text), target)]
     for kernel in kernels:
         objects += members(kernel.image)
@@ -47,17 +47,19 @@ def entry(functions: Sequence[Function], kernels: Sequence[Compiled], target: Cp
     return Code(archive(objects), launches, signature.workspaces, texts)
 
 
-def _text(functions: Sequence[Function], kernels: Sequence[Compiled]) -> str:
+def _text(functions: Sequence[Function], kernels: Sequence[Compiled], target: CpuTarget) -> str:
     checks: dict[_Facts, str] = {}
-    written = [_function(*function, checks) for function in functions]
+    written = [_function(*function, target, checks) for function in functions]
     above = dict.fromkeys(line for facts, n in checks.items() for line in range_function(n, *facts))
     declarations = [
         f"declare i32 @{k.signature.name}({', '.join(_types(k.signature))})" for k in kernels
     ]
+    size = f"i{target.pointer_bits}"
     return "\n".join(
         [
-            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            *llvm.preamble(target),
+            f"declare void @llvm.memcpy.p0.p0.{size}(ptr, ptr, {size}, i1)",
+            f"declare void @llvm.memset.p0.{size}(ptr, i8, {size}, i1)",
             "declare i32 @clock_gettime(i32, ptr)",
             *declarations,
             *above,
@@ -68,25 +70,32 @@ def _text(functions: Sequence[Function], kernels: Sequence[Compiled]) -> str:
 
 
 def _function(
-    signature: Signature, steps: Sequence[SequenceStep], checks: dict[_Facts, str]
+    signature: Signature,
+    steps: Sequence[SequenceStep],
+    target: CpuTarget,
+    checks: dict[_Facts, str],
 ) -> str:
     """The function of these steps, where `checks` has the functions of guards by their facts."""
     names = [*(f"%a{n}" for n in range(len(signature.arguments))), "%workspace"]
-    body = _Body(checks)
+    body = _Body(checks, f"i{target.pointer_bits}")
     body.take(steps, names)
     parameters = [f"{t} {name}" for t, name in zip(_types(signature), names, strict=True)]
     first = _workspace_check() if signature.workspace_bytes else []
     lines = "\n  ".join(["entry:", *body.counters, *first, *body.lines, f"ret i32 {OK}"])
-    return f"define i32 @{signature.name}({', '.join(parameters)}) {{\n  {lines}\n}}"
+    result = llvm.status_type(target)
+    return f"define {result} @{signature.name}({', '.join(parameters)}) {{\n  {lines}\n}}"
 
 
 class _Body:
-    """The lines of a function in the making, and those that make room for counters of loops."""
+    """The lines of a function in the making, and those that make room for counters of loops.
 
-    def __init__(self, checks: dict[_Facts, str]) -> None:
+    `size` is the type of numbers of bytes.
+    """
+
+    def __init__(self, checks: dict[_Facts, str], size: str) -> None:
         self.lines: list[str] = []
         self.counters: list[str] = []
-        self._checks = checks
+        self._checks, self._size = checks, size
         self._count = self._statuses = 0
 
     def take(self, steps: Sequence[SequenceStep], frame: Sequence[str]) -> None:
@@ -102,15 +111,17 @@ class _Body:
                     f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})"
                 )
             elif isinstance(step, Fill):
+                place, size = self._pointer(step.place, frame), self._size
                 self.lines.append(
-                    f"call void @llvm.memset.p0.i64(ptr {self._pointer(step.place, frame)}, i8 -1, "
-                    f"i64 {step.bytes}, i1 false)"
+                    f"call void @llvm.memset.p0.{size}(ptr {place}, i8 -1, {size} {step.bytes}, "
+                    "i1 false)"
                 )
             else:
                 to, source = (self._pointer(p, frame) for p in (step.destination, step.source))
+                size = self._size
                 self.lines.append(
-                    f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {step.bytes}, "
-                    "i1 false)"
+                    f"call void @llvm.memcpy.p0.p0.{size}(ptr {to}, ptr {source}, "
+                    f"{size} {step.bytes}, i1 false)"
                 )
 
     def _number(self) -> int:

@@ -79,7 +79,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         otherwise those of the table.
         """
         host = host_target()
-        threads = wanted.threads or host.threads
+        threads = 1 if wanted.serial else wanted.threads or host.threads
         if wanted.mcpu == NATIVE:
             return replace(host, threads=threads)
         if (wanted.mcpu, wanted.triple) == (host.mcpu, host.triple):
@@ -185,7 +185,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
 
     def check(self, compiled: Compiled) -> None:
         from .archive import members
-        from .elf import read_object
+        from .object_file import read_object
 
         target, signature = CpuTarget.of(compiled.target), compiled.signature
         objects = [read_object(code) for code in members(compiled.image)]

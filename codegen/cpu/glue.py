@@ -118,7 +118,7 @@ def _is_narrow_scalar(argument: Argument) -> bool:
 def _compile(arguments: tuple[Argument, ...], workspace_bytes: int, host: CpuTarget) -> _Code:
     initialize()
     machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=host.mcpu, features=host.llvm_features, opt=1, reloc="pic"
+        cpu=host.llvm_cpu, features=host.llvm_features, opt=1, reloc="pic"
     )
     text = _Emitter(workspace_bytes).text(arguments)
     loaded = load_object(machine.emit_object(binding.parse_assembly(text)), [_ENTRY], {})

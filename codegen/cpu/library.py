@@ -30,8 +30,8 @@ from ...target import CpuTarget, Target
 from ..compiled import Compiled
 from . import thread_teams
 from .archive import archive, indexed, members
-from .elf import read_object, renamed, with_constant
 from .generator import OPENMP, runs_parallel
+from .object_file import read_object, renamed, with_constant
 
 _log = logging.getLogger(__name__)
 _COMPILERS = ("cc", "gcc", "clang")

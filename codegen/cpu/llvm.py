@@ -91,7 +91,7 @@ def emit(
         parameters.append(_Parameter("ptr", " ".join(facts), operand))
     stmt(b, func.body)
     parts = [
-        f'target triple = "{target.triple}"',
+        *preamble(target),
         *module.declarations.values(),
         *module.functions,
         *_functions(b, parameters),
@@ -111,11 +111,11 @@ def emit(
 def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     """The kernel as C calls it. If it uses the workspace, it is two functions: the first checks it
     and calls the other with pointers into it that are known not to alias."""
-    name = b.module.name
+    name, result = b.module.name, status_type(b.module.target)
     declared = ", ".join([*map(str, parameters), "ptr noalias %workspace"])
     if not b.slots:
         finish(b, f"ret i32 {OK}")
-        return [f"define i32 @{name}({declared}) #0 {{\n{b.text()}\n}}"]
+        return [f"define {result} @{name}({declared}) #0 {{\n{b.text()}\n}}"]
     finish(b, "ret void")
     inner = ", ".join([*map(str, parameters), *slot_parameters(b.slots)])
     body = f"define internal void @{name}.body({inner}) noinline #0 {{\n{b.text()}\n}}"
@@ -129,7 +129,21 @@ def _functions(b: Builder, parameters: Sequence[_Parameter]) -> list[str]:
     given += slot_pointers(entry, b.slots, "%workspace")
     entry.do(f"call void @{name}.body({', '.join(given)})")
     entry.block.end = f"ret i32 {OK}"
-    return [body, f"define i32 @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
+    return [body, f"define {result} @{name}({declared}) #0 {{\n{entry.text()}\n}}"]
+
+
+def preamble(target: CpuTarget) -> list[str]:
+    """The first lines of a module: its triple, and the layout of data where addresses are not of
+    64 bits, which LLVM assumes before it makes machine code."""
+    lines = [f'target triple = "{target.triple}"']
+    if target.pointer_bits != 64:
+        lines.append(f'target datalayout = "{target_machine(target).target_data}"')
+    return lines
+
+
+def status_type(target: CpuTarget) -> str:
+    """The type of what a function returns. C on RISC-V takes all 64 bits of the register for it."""
+    return "signext i32" if target.arch == "riscv64" else "i32"
 
 
 def optimise(text: str, target: CpuTarget) -> binding.ModuleRef:
@@ -242,10 +256,10 @@ def _machine(target: CpuTarget) -> Any:
     except RuntimeError as error:
         raise BuildError("LLVM has no code generator for {0}", target.triple) from error
     return found.create_target_machine(
-        cpu=target.mcpu,
+        cpu=target.llvm_cpu,
         features=target.llvm_features,
         opt=3,
-        reloc="pic",
+        reloc="static" if target.arch == "wasm32" else "pic",
         codemodel="default",
     )
 
@@ -272,7 +286,7 @@ def _scalar(b: Builder, p: Var, operand: str) -> str:
 def _attributes(target: CpuTarget) -> str:
     width = target.vector_bits
     pairs = {
-        "target-cpu": target.mcpu,
+        "target-cpu": target.llvm_cpu,
         "target-features": target.llvm_features,
         "prefer-vector-width": str(width),
         "min-legal-vector-width": str(width),

@@ -28,6 +28,8 @@ from .llvm_text import Builder, calling, memory_type, shuffled, value_type
 
 STACK_BUFFER_BYTES = 16 * 1024
 STACK_BYTES = 128 * 1024
+SMALL_STACK_BYTES = 16 * 1024
+"""Where a program has 64 KB of stack unless its linker is told otherwise: WebAssembly."""
 MAX_BYTES = 1 << 46
 
 
@@ -45,7 +47,8 @@ def allocate(b: Builder, buffer: Buffer) -> bool:
         b.pointers[buffer] = b.stacked[buffer]
         return False
     size = nbytes(buffer)
-    on_stack = size <= STACK_BUFFER_BYTES and b.stack_bytes + size <= STACK_BYTES
+    most = SMALL_STACK_BYTES if b.module.target.arch == "wasm32" else STACK_BYTES
+    on_stack = size <= STACK_BUFFER_BYTES and b.stack_bytes + size <= most
     if not on_stack and buffer.scope != "register":
         b.pointers[buffer] = take_slot(b, size)
         return True

@@ -1,6 +1,6 @@
 """Operators as code for 64-bit ARM, run by an emulator, against numpy.
 
-`python -m tests.ops.aarch64` runs every case for every processor with both schedules: minutes.
+`python -m tests.ops.emulated` runs every case for every processor with both schedules: minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.detect import resolve
 from tilewright.tir.ir import Func
 
-from ..emulator import EMULATED, Call, run
+from ..emulator import MACHINES, Call, run
 from .cases import GROUPS, Case, Cases
 
 SCHEDULES = {"default": default_trace, "model": model_trace}
@@ -57,7 +57,7 @@ def _close(found: Any, wanted: Any, what: str, ulps: float) -> None:
 
 
 if __name__ == "__main__":
-    for group, mcpu, schedule in product(GROUPS, EMULATED, SCHEDULES):
+    for group, mcpu, schedule in product(GROUPS, MACHINES, SCHEDULES):
         print(group, mcpu, schedule, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             check(list(getattr(Cases(), group)()), mcpu, schedule, Path(folder))

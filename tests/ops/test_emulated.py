@@ -29,12 +29,12 @@ WAYS = (
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("way", first_of(range(len(WAYS))))
 def test_operators(group: str, way: int, tmp_path: Path) -> None:
-    """Each case for one of the processors in turn; `python -m tests.ops.aarch64` tries all."""
+    """Each case for one of the processors in turn; `python -m tests.ops.emulated` tries all."""
     cases = list(getattr(Cases(), group)())
     turns = [(n + n // len(WAYS)) % len(WAYS) for n in range(len(cases))]
     own = [case for case, turn in zip(cases, turns, strict=True) if turn == way]
     assert own
-    aarch64.check(own, *WAYS[way], tmp_path)
+    emulated.check(own, *WAYS[way], tmp_path)
 
 
 def test_no_operator_is_left_out() -> None:
@@ -48,8 +48,8 @@ def test_no_operator_is_left_out() -> None:
 def test_loops_on_several_threads(tmp_path: Path) -> None:
     """OpenMP's runtime for the machine is linked to them."""
     cases = [c for c in (*Cases().products(), *Cases().rows()) if "float32" in c.name][:6]
-    assert runs_parallel(aarch64.compiled(cases[0].func, "neoverse-n1", "model", "k", 3))
-    aarch64.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
+    assert runs_parallel(emulated.compiled(cases[0].func, "neoverse-n1", "model", "k", 3))
+    emulated.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
 
 
 @emulated
@@ -58,7 +58,7 @@ def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
     func = replace(case.func, name="product")  # a C program has a `main` of its own
     target, code = f"cpu -mcpu={mcpu} -threads=1", tmp_path / "m.o"
     built = tw.build_library(func, code, target, allow=("model",), object_file=True)
-    kernel = aarch64.compiled(func, mcpu, "model", func.name)
+    kernel = emulated.compiled(func, mcpu, "model", func.name)
     assert built.files[1].read_text(encoding="utf-8") == header_of(kernel, "m.o")
     result = np.zeros(case.wanted[0].shape, np.float32)
     call = Call(replace(kernel, image=code.read_bytes()), [*case.inputs, result])
