@@ -35,7 +35,7 @@ apt_install = $(APT_INSTALL) $(1) || { $(APT_GET) update && $(APT_INSTALL) $(1);
 # Of random runs: the same each time unless another one is given.
 SEED ?= 1
 
-.PHONY: help demo test test-hosts test-frameworks test-long oldest aarch64-tools browser-tools vscode-tools lint
+.PHONY: help demo test test-hosts test-frameworks test-long oldest cross-tools browser-tools vscode-tools lint
 .PHONY: format bench budgets docs clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -47,7 +47,7 @@ help:
 	@echo "make test-hosts  run the tests of code again as x86-64-v2 and x86-64-v3"
 	@echo "make test-long   run the tests that take long, try random programs (SEED=2: others),"
 	@echo "                 and compile each operator for every kind of processor"
-	@echo "make aarch64-tools  install what tests of 64-bit ARM run with (Debian, Ubuntu)"
+	@echo "make cross-tools  install what tests of ARM, RISC-V and WebAssembly run with (Debian, Ubuntu)"
 	@echo "make browser-tools  install the Chromium that tests of the lab drive (Debian, Ubuntu)"
 	@echo "make vscode-tools  install the VS Code that tests of the lab drive (needs npm; 0.8 GB)"
 	@echo "make test-frameworks  install PyTorch, JAX and onnxruntime, and run tests that need them"
@@ -92,9 +92,11 @@ test-long: $(VENV)/stamp-check
 	$(RUN) -m tests.matrix --jobs $(JOBS)
 	$(RUN) -m tests.attack --tries $(TRIES) --seed $(SEED) --jobs $(JOBS)
 
-# A compiler that links for 64-bit ARM with C's library, and an emulator that runs its programs.
-aarch64-tools:
-	$(call apt_install,gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+# Compilers that link for 64-bit ARM, RISC-V and WebAssembly with C's library, and an emulator for
+# the former two. WebAssembly runs in Node.js.
+cross-tools:
+	$(call apt_install,qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu \
+	    libc6-dev-riscv64-cross clang lld wasi-libc libclang-rt-dev-wasm32 nodejs)
 
 # Chromium asks for fonts, and brings none.
 browser-tools:

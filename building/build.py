@@ -248,6 +248,7 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     locked: LockFileOrPath | None = None,
     require_tuned: bool = False,
     object_file: bool = False,
+    linker: str | None = None,
     providers: Sequence[str] = ("tilewright",),
     placement: Mapping[str, str] | None = None,
     never: Sequence[str] = (),
@@ -261,9 +262,10 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     graph the model, on machines that have only the runtime and numpy; of several programs a
     `LoadedLibrary` of these, by name. A dictionary of programs gives them other names.
 
-    With `object_file` they are no library, which takes a linker, and no manifest, but an object
-    file at `path`; of a graph or several programs it is an archive, a static library. The target
-    may be another machine. The code contains a description of each program, the text
+    With `object_file`, or a path that ends with `.o`, they are no library, which takes a linker,
+    but an object file at `path`; of a graph or several programs it is an archive, a static library.
+    The target may be another machine: `linker` is the command that links for it, such as `ld.lld`,
+    by default the first of those that do. The code contains a description of each program, the text
     `<program>.description`.
 
     Other providers run parts of a graph as in `build`. Those of Tilewright are in the library, and
@@ -277,13 +279,15 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     All files are written or none: after a failure, the old ones are still there.
 
     Raises what `build` raises, `UnsupportedError` for a part whose provider cannot store it, and
-    `BuildError` if the files cannot be written, there is no linker, or two programs have one name.
+    `BuildError` if the files cannot be written, there is no linker, which `data["packages"]` have,
+    or two programs have one name.
     """
     from ..autotune.records import toolchain_record
     from ..base.files import replace_files
     from ..codegen.detect import resolve
     from ..codegen.generator import generator_for
     from ..graph.ir import Graph
+    from ..runtime.artifact import manifest_path
     from ..runtime.verification import with_fixtures
     from .build_program import Ways
     from .library import compiled_for_files, named_programs
@@ -293,7 +297,8 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     path = _checked_path(path)
     resolved = resolve(target)
     generator = generator_for(resolved)
-    generator.check_path(path, intermediate=object_file)
+    object_file = object_file or generator.is_intermediate(path)
+    generator.check_files(path, resolved, intermediate=object_file, linker=linker)
     programs = named_programs(program)
     if not any(isinstance(each, Graph) for each in programs):
         _check_alone(programs[0], providers, placement, never)
@@ -312,8 +317,8 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
         },
     )  # fmt: skip
     versions = {name: str(text) for name, text in toolchain_record(resolved).versions.items()}
-    new = generator.files(made, path, versions, intermediate=object_file)
-    if not object_file:
+    new = generator.files(made, path, versions, intermediate=object_file, linker=linker)
+    if new[-1].path == manifest_path(path):
         new = with_fixtures(new)
     try:
         replace_files(new)

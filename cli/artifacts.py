@@ -74,6 +74,7 @@ def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
             "target": str(manifest.target),
             "features": ", ".join(manifest.features) or None,
             "toolchain": ", ".join(f"{name} {text}" for name, text in manifest.toolchain.items()),
+            **({} if manifest.code.form is None else {"to be linked": manifest.code.form}),
             "code": f"{format_bytes(manifest.code.size)}, sha256 {short_id(manifest.code.sha256)}",
             "weights": format_bytes(0 if manifest.weights is None else manifest.weights.size),
             "manifest": format_bytes(size),

@@ -216,8 +216,17 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     ] = None,
     require_tuned: RequireTuned = False,
     object_file: Annotated[
-        bool, typer.Option("--object", help="Write an object file; needs no linker.")
+        bool,
+        typer.Option(
+            "--object", help="Write an object file, as for a name in .o; needs no linker."
+        ),
     ] = False,
+    linker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="The linker, with options in quotes: ld.lld, for instance."
+        ),
+    ] = None,
     strict_fp: Annotated[
         bool, typer.Option("--strict-fp", help="Do not contract products and sums.")
     ] = False,
@@ -230,11 +239,11 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     """Compile kernels and models to one library; measure nothing.
 
     Writes the shared library, its manifest (.json), a C header (.h), and of models their weights
-    (.weights) and the parts that other providers run (.part1); or an object file, of a model or
-    several programs an archive of them, and the header; for GPUs machine code (.cubin) and its
-    manifest. Schedules are the best recorded ones, else of other sizes, else predictions; or those
-    of a lock file, which `freeze` writes. Of several programs each has a name: its own, or that of
-    NAME=FILE.py:FUNCTION.
+    (.weights) and the parts that other providers run (.part1); or an object file (.o), of a model
+    or several programs an archive of them, in the place of the library; for GPUs machine code
+    (.cubin) and its manifest. Schedules are the best recorded ones, else of other sizes, else
+    predictions; or those of a lock file, which `freeze` writes. Of several programs each has a
+    name: its own, or that of NAME=FILE.py:FUNCTION.
     """
     from ..building.build import build_library
     from ..building.choose import POLICIES
@@ -258,6 +267,7 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             locked=locked,
             require_tuned=require_tuned,
             object_file=object_file,
+            linker=linker,
             **shared,
         )
     for source, name, origin in zip(programs, made, library.programs.values(), strict=True):

@@ -250,9 +250,16 @@ class CodeGenerator(ABC, Generic[T, E]):
         Raises `TargetError` if it is for another machine, `BuildError` if it does not load.
         """
 
+    def is_intermediate(self, path: Path) -> bool:
+        """Whether a file of that name is one that other tools make an artifact of; see `files`."""
+        del path
+        return False
+
     @abstractmethod
-    def check_path(self, path: Path, *, intermediate: bool) -> None:
-        """Raise `BuildError` for a path that no artifact has; see `files`."""
+    def check_files(
+        self, path: Path, target: T, *, intermediate: bool, linker: str | None = None
+    ) -> None:
+        """Raise `BuildError` where `files` would, for a path or the lack of a linker."""
 
     @abstractmethod
     def files(
@@ -262,12 +269,14 @@ class CodeGenerator(ABC, Generic[T, E]):
         toolchain: Mapping[str, str],
         *,
         intermediate: bool,
+        linker: str | None = None,
     ) -> tuple[File, ...]:
         """The files of an artifact, in the order to write: to load one takes no code generator.
 
         The code is at `path` and comes first. There are several programs only for a generator that
         `joins`. `toolchain` has versions by name. With `intermediate` they are what other tools
-        make an artifact of: an object file, for instance. Raises `BuildError` where that cannot be.
+        make an artifact of: an object file, for instance. `linker` is the command to link with,
+        where one is. Raises `BuildError` where that cannot be.
         """
 
     # Measuring

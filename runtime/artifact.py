@@ -28,6 +28,7 @@ from .manifest import (
     HINT,
     MARK,
     CodeFile,
+    Form,
     Manifest,
     Provenance,
     StoredProgram,
@@ -69,9 +70,11 @@ def artifact_files(
     toolchain: Mapping[str, str],
     programs: Sequence[ProgramContent],
     header: File | None = None,
+    *,
+    form: Form | None = None,
 ) -> tuple[File, ...]:
     """Returns the code, the weights of models, the parts that other providers run, the header and
-    the manifest, to be written by `replace_files`.
+    the manifest, to be written by `replace_files`. `form` is that of code that is to be linked.
 
     The manifest comes last: while they are replaced, no manifest is newer than the others.
     `toolchain` has versions by name. Raises `ArtifactError` for what could not be read back, for
@@ -83,7 +86,7 @@ def artifact_files(
         target=target,
         features=target.features,
         toolchain=toolchain,
-        code=CodeFile(len(content), digest_of_bytes(content)),
+        code=CodeFile(len(content), digest_of_bytes(content), form),
         header=None if header is None else StoredFile.of(header.content),
         weights=None if weights is None else StoredWeights.of(weights),
         programs=tuple(

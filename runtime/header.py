@@ -55,8 +55,7 @@ def c_header(
             f"#define {guard}",
             "",
             "#include <stdint.h>",
-            "#include <stdio.h>",
-            "#include <string.h>",
+            *_INCLUDED.get(target.arch, ["#include <stdio.h>", "#include <string.h>"]),
             "",
             "#ifdef __cplusplus",
             'extern "C" {',
@@ -65,7 +64,7 @@ def c_header(
             "/*",
             f" * Code for {target}",
             f" * by Tilewright {__version__}, calling convention {ABI_VERSION}.",
-            f" * Link {_shown(file)} -lm{''.join(f' {option}' for option in libraries)}",
+            f" * {_linked(_shown(file), target, programs, libraries)}",
             " */",
             *(line for program in programs for line in _declaration(program)),
             "",
@@ -79,6 +78,16 @@ def c_header(
             "",
         ]
     )
+
+
+def _linked(
+    file: str, target: CpuTarget, programs: Sequence[Declared], libraries: Sequence[str]
+) -> str:
+    """How to link the file."""
+    if target.arch != "wasm32":
+        return " ".join(["Link", file, "-lm", *libraries])
+    exported = " ".join(f"--export={program.signature.name}" for program in programs)
+    return f"Link it with a C program, or alone: wasm-ld --no-entry {exported} {file}"
 
 
 def _declaration(program: Declared) -> list[str]:
@@ -105,7 +114,12 @@ def _declaration(program: Declared) -> list[str]:
 
 
 def _check(function: str, target: CpuTarget) -> list[str]:
-    """A function that looks for the features where `check_machine` does."""
+    """A function that looks for the features where `check_machine` does, or the system's own."""
+    if target.arch == "wasm32":
+        return [*_NO_CHECK_NOTE, f"static inline int {function}(void) {{", *_RUNS, "}"]
+    if target.arch in _INCLUDED:
+        return [*_CAPABILITIES_NOTE, f"static inline int {function}(void) {{",
+                *_capabilities(target), "}"]  # fmt: skip
     flags = [FEATURES[name].flag for name in target.features]
     rows = [flags[start : start + _PER_LINE] for start in range(0, len(flags), _PER_LINE)]
     needed = ["        " + "".join(f'" {flag} ", ' for flag in row).rstrip() for row in rows]
@@ -117,6 +131,45 @@ def _check(function: str, target: CpuTarget) -> list[str]:
     ]
 
 
+def _capabilities(target: CpuTarget) -> list[str]:
+    """The lines that compare with the capabilities that Linux tells a program."""
+    words = {"AT_HWCAP": 0, "AT_HWCAP2": 0}
+    for name in target.features:
+        word, bit = CAPABILITIES[name]
+        words[word] |= 1 << bit
+    compared = [
+        f"(getauxval({w}) & {bits:#x}UL) == {bits:#x}UL" for w, bits in words.items() if bits
+    ]
+    found = "\n        && ".join(compared) or "1"
+    return ["#ifdef __linux__", f"    return {found};", "#else", "    return 0;", "#endif"]
+
+
+CAPABILITIES: dict[str, tuple[str, int]] = {
+    "neon": ("AT_HWCAP", 1),
+    "fullfp16": ("AT_HWCAP", 10),
+    "dotprod": ("AT_HWCAP", 20),
+    "sve": ("AT_HWCAP", 22),
+    "i8mm": ("AT_HWCAP2", 13),
+    "bf16": ("AT_HWCAP2", 14),
+    **{letter: ("AT_HWCAP", ord(letter) - ord("a")) for letter in "macfdv"},
+}
+"""The word and bit that say that a processor of 64-bit ARM or RISC-V has a feature.
+
+Linux, Documentation/arch/arm64/elf_hwcaps.rst, and arch/riscv/include/uapi/asm/hwcap.h.
+"""
+_AUXV = ["#ifdef __linux__", "#include <sys/auxv.h>", "#endif"]
+_INCLUDED: dict[str, list[str]] = {"aarch64": _AUXV, "riscv64": _AUXV, "wasm32": []}
+_CAPABILITIES_NOTE = [
+    "/*",
+    " * Returns 1 if this processor has the features that the code needs, and 0 if it has not, or",
+    " * if the system does not say: Linux does. Call it before anything else.",
+    " */",
+]
+_NO_CHECK_NOTE = [
+    "/*",
+    " * Returns 1: an engine refuses a module with instructions that it does not have.",
+    " */",
+]
 _CHECK_NOTE = [
     "/*",
     " * Returns 1 if this processor has the features that the code needs, and 0 if it has not, or",

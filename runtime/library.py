@@ -116,10 +116,15 @@ def opened(
 ) -> dict[str, Loaded]:
     """The programs of an artifact by name, or that of one name; `path` is of its code, for errors.
 
-    Raises `ArtifactError` where this machine does not run the code, and `ProviderError` for a part
-    whose provider does not load it.
+    Raises `ArtifactError` where this machine does not run the code, or it has to be linked first,
+    and `ProviderError` for a part whose provider does not load it.
     """
     found: dict[str, Loaded] = {}
+    if (form := content.manifest.code.form) is not None:
+        raise ArtifactError(
+            "{0} is an {1}, which is linked into a program before it runs", path, form,
+            hint=f"link it as {path.with_suffix('.h').name} says, or build a library of it",
+        )  # fmt: skip
     with _numpy_dtypes(path):
         for program in content.manifest.programs:
             if only in (None, program.name):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from ..base.checked_json import Such, between, canonical_json, read, require_digest, sealed, show
 from ..base.errors import ArtifactError, TargetError
@@ -139,12 +139,16 @@ class StoredProgram:
         return "model" if self.partition is None else "partitioned model"
 
 
+Form: TypeAlias = Literal["object file", "archive"]
+
+
 @dataclass(frozen=True)
 class CodeFile:
-    """The file of the code."""
+    """The file of the code. What is linked into a program before it runs says its `form`."""
 
     size: Annotated[int, between(0, MAX_CODE_BYTES)]
     sha256: str
+    form: Form | None = None
 
 
 @dataclass(frozen=True)

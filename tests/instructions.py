@@ -62,6 +62,14 @@ _AARCH64 = {
     r"bf(dot|mmla|mlal[bt]|cvtn?2?) ": ("bf16",),
     r"f(?!cvt|mov)\w+ .*(v\d+\.[48]h|\bh\d+\b)": ("fullfp16",),
 }
+_RISCV = {r"v[a-z]": ("v",)}
+_WASM = {
+    r"(v128|[if]\d+x\d+)\.": ("simd128",),
+    r"i\d+\.extend(8|16|32)_s ": ("sign-ext",),
+    r"i\d+\.trunc_sat": ("nontrapping-fptoint",),
+    r"memory\.(copy|fill) ": ("bulk-memory",),
+}
+_TABLES = {"x86_64": _X86, "aarch64": _AARCH64, "riscv64": _RISCV, "wasm32": _WASM}
 
 
 def instructions(assembly: str) -> Iterator[str]:
@@ -78,7 +86,7 @@ def beyond(assembly: str, target: CpuTarget) -> list[str]:
 
     It knows those that a compiler chooses for kernels, no more.
     """
-    table = _AARCH64 if target.arch == "aarch64" else _X86
+    table = _TABLES[target.arch]
     missing = [
         (re.compile(rf".*{pattern}" if pattern in _WIDE else pattern), " or ".join(features))
         for pattern, features in table.items()

@@ -473,7 +473,9 @@ def test_other_formats_carry_none_and_say_so(
     target = "cpu -mcpu=x86-64-v2 -mtriple=x86_64-apple-darwin -threads=1"
     made = build_library(adds(1), tmp_path / "adds.o", target, object_file=True)
     assert b"tilewright kernel" not in made.files[0].read_bytes()
-    assert "adds carries no description: it is no ELF file of 64 bits" in caplog.text
+    assert (
+        "adds carries no description: it is neither ELF of 64 bits nor WebAssembly" in caplog.text
+    )
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")

@@ -45,9 +45,10 @@ def test_canonical_text_prints_as_it_was(text: str) -> None:
 
 @pytest.mark.parametrize("mcpu", CPUS)
 def test_every_processor_round_trips_and_is_closed(mcpu: str) -> None:
-    target = CpuTarget.parse(f"cpu -threads=2 -mcpu={mcpu}")
+    threads = 1 if CpuTarget.named(mcpu).serial else 2
+    target = CpuTarget.parse(f"cpu -threads={threads} -mcpu={mcpu}")
     assert CpuTarget.parse(str(target)) == target
-    assert str(target) == f"cpu -mcpu={mcpu} -threads=2"
+    assert str(target) == f"cpu -mcpu={mcpu} -threads={threads}"
     for feature in target.features:
         assert set(FEATURES[feature].requires) <= set(target.features)
 
@@ -95,6 +96,9 @@ def test_other_spellings_are_the_same_target(text: str, canonical: str) -> None:
         ("cpu -mcpu=haswell -mattr=avx2", ["'avx2'", "+ or -"]),
         ("cpu -mcpu=haswell -mattr=+neon", ["'+neon'"]),
         ("cpu -mcpu=haswell -mtriple=aarch64-linux-gnu", ["not a triple of x86_64"]),
+        ("cpu -mcpu=wasm32 -threads=2", ["-threads=2", "wasm32", "one thread"]),
+        ("cpu -mcpu=riscv64 -mattr=+neon", ["'+neon'", "m, a, f, d, c, v"]),
+        ("cpu -mcpu=rv64gc", ["rv64gc", "did you mean -mcpu=riscv64?"]),
         ("cpu " * 5000, ["20000 bytes"]),
     ],
 )
@@ -114,6 +118,10 @@ def test_a_wrong_text_says_what_is_known(text: str, words: list[str]) -> None:
         ("cpu -mcpu=skylake-avx512 -mattr=-avx512bw", 512, 32, 32, True),
         ("cpu -mcpu=cascadelake -mattr=-avx512f", 256, 32, 16, True),
         ("cpu -mcpu=neoverse-n1", 128, None, 32, True),
+        ("cpu -mcpu=riscv64", 128, None, 8, True),
+        ("cpu -mcpu=riscv64 -mattr=+v", 128, None, 32, True),
+        ("cpu -mcpu=wasm32", 128, None, 16, False),
+        ("cpu -mcpu=wasm32 -mattr=-simd128", 128, None, 8, False),
     ],
 )
 def test_facts_follow_from_features(
@@ -130,6 +138,8 @@ def test_resolved_means_that_nothing_is_left_to_the_machine() -> None:
     assert not CpuTarget.parse("cpu -threads=2").resolved
     assert CpuTarget.parse("cpu -mcpu=haswell -threads=2").resolved
     assert CpuTarget.named("haswell").with_threads(2).resolved
+    with refused(TargetError, 2, "wasm32"):
+        CpuTarget.named("wasm32").with_threads(2)
 
 
 def test_llvm_features_say_every_extension_on_or_off() -> None:
@@ -232,7 +242,7 @@ def test_each_rate_of_the_table_has_a_source(name: str) -> None:
 
 def test_each_row_of_a_product_has_the_rates_of_a_design() -> None:
     designs = {design.at(1.0) for design in DESIGNS.values()}
-    generic = {"generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}
+    generic = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "generic", "riscv64", "wasm32"}
     assert {cpu.rates._replace(hertz=1e9) for n, cpu in CPUS.items() if n not in generic} == designs
     assert {cpu.rates for n, cpu in CPUS.items() if n in generic} == {rates.Rates()}
 

@@ -391,7 +391,9 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
             {"script": lambda: compiled.source("script")},
         )
 
-    def check_path(self, path: Path, *, intermediate: bool) -> None:
+    def check_files(
+        self, path: Path, target: ToyTarget, *, intermediate: bool, linker: str | None = None
+    ) -> None:
         """Any will do."""
 
     def files(
@@ -401,6 +403,7 @@ class ToyGenerator(CodeGenerator[ToyTarget, str]):
         toolchain: Mapping[str, str],
         *,
         intermediate: bool,
+        linker: str | None = None,
     ) -> tuple[File, ...]:
         ((compiled, provenance),) = programs
         signature, target, (launch,) = compiled.signature, compiled.target, compiled.launches

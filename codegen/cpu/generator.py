@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import ArtifactError
+from ...base.errors import ArtifactError, BuildError
 from ...runtime.module import Module, Origin
 from ...target import NATIVE, CpuTarget, Rates, check_runnable
 from ..generator import Code, CodeGenerator, Emission, Measured, Part, Pass, Source, Tools
@@ -73,13 +73,15 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return host_target()
 
     def resolve(self, wanted: CpuTarget) -> CpuTarget:
-        """Threads default to the processors that this process may use.
+        """Threads default to the processors that this process may use; of another architecture to
+        one.
 
         Where the processor is this machine's, caches, cores and model are the detected ones,
         otherwise those of the table.
         """
         host = host_target()
-        threads = 1 if wanted.serial else wanted.threads or host.threads
+        same = wanted.mcpu == NATIVE or wanted.arch == host.arch
+        threads = wanted.threads or (host.threads if same else 1)
         if wanted.mcpu == NATIVE:
             return replace(host, threads=threads)
         if (wanted.mcpu, wanted.triple) == (host.mcpu, host.triple):
@@ -148,6 +150,9 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
     ) -> Code:
         from .entry import entry
 
+        signature, _ = functions[0]
+        size = sum(a.span_bytes for a in signature.arguments) + signature.workspace_bytes
+        _check_addresses(signature.name, size, target)
         return entry(functions, kernels, target)
 
     def function_name(self, text: str) -> str:
@@ -162,6 +167,8 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         from ..compiled import Launch
         from . import llvm
 
+        for p in emitted:  # LLVM ends the process for an offset that no address has
+            _check_addresses(p.symbol, p.argument_bytes + p.workspace_bytes, target)
         module, *others = [llvm.optimise(p.text, target) for p in emitted]
         for other in others:
             module.link_in(other)
@@ -225,10 +232,22 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
             trust_indices=trust_indices,
         )
 
-    def check_path(self, path: Path, *, intermediate: bool) -> None:
-        from .library import check_path
+    def is_intermediate(self, path: Path) -> bool:
+        return path.suffix == ".o"
 
-        check_path(path, object_file=intermediate)
+    def check_files(
+        self, path: Path, target: CpuTarget, *, intermediate: bool, linker: str | None = None
+    ) -> None:
+        from .library import check_path
+        from .linking import linker as find_linker
+
+        check_path(path)
+        if not intermediate:
+            find_linker(target, linker)
+        elif linker is not None:
+            raise BuildError(
+                "{0} is an object file, which takes no linker, found {1!r}", path, linker
+            )
 
     def files(
         self,
@@ -237,13 +256,14 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         toolchain: Mapping[str, str],
         *,
         intermediate: bool,
+        linker: str | None = None,
     ) -> tuple[File, ...]:
-        """A shared library with its manifest and C header, or an object file with the header."""
+        """A shared library or an object file, with its manifest and C header."""
         from .library import library_files, object_files
 
         if intermediate:
-            return object_files([compiled for compiled, _ in programs], path)
-        return library_files(programs, path, toolchain)
+            return object_files(programs, path, toolchain)
+        return library_files(programs, path, toolchain, linker)
 
     def environment(self, target: CpuTarget, *, runs: bool) -> dict[str, str]:
         return {
@@ -267,6 +287,20 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
 
     def addresses(self, target: CpuTarget) -> int:
         return target.threads * _PER_THREAD
+
+
+def _check_addresses(name: str, size: int, target: CpuTarget) -> None:
+    """Raise `BuildError` where arguments and workspace cannot be in one memory.
+
+    Half of 32 bits is left to the program: distances of addresses have a sign.
+    """
+    most = (1 << (target.pointer_bits - 1)) - 1
+    if size > most:
+        raise BuildError(
+            "{0} takes {1} bytes of arguments and workspace, and {2} has addresses for {3}",
+            name, size, target.arch, most,
+            hint="divide its tensors, or write it for a machine of 64 bits",
+        )  # fmt: skip
 
 
 def runs_parallel(compiled: Compiled) -> bool:

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
-import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +20,24 @@ from ...base.errors import BuildError
 from ...base.files import File
 from ...runtime.artifact import ProgramContent, artifact_files, together
 from ...runtime.header import Declared, WeightsNote, c_header
-from ...runtime.manifest import Provenance, WeightsSlice, description
+from ...runtime.manifest import MARK, Form, Provenance, WeightsSlice, description
 from ...runtime.signature import Signature
 from ...runtime.weights_file import weights_path
-from ...target import CpuTarget, Target
+from ...target import CpuTarget
 from ..compiled import Compiled
-from . import thread_teams
 from .archive import archive, indexed, members
-from .generator import OPENMP, runs_parallel
+from .generator import runs_parallel
+from .linking import link
 from .object_file import read_object, renamed, with_constant
 
 _log = logging.getLogger(__name__)
-_COMPILERS = ("cc", "gcc", "clang")
-_LINKERS = ("ld", "ld.lld", "ld.gold", "mold")
-_SECONDS = 120
-Find = Callable[[str], str | None]
 
 
 def library_files(
-    programs: Sequence[tuple[Compiled, Provenance]], path: Path, toolchain: Mapping[str, str]
+    programs: Sequence[tuple[Compiled, Provenance]],
+    path: Path,
+    toolchain: Mapping[str, str],
+    linker: str | None = None,
 ) -> tuple[File, ...]:
     """A shared library at `path`, its C header, its manifest, and the weights of models.
 
@@ -50,8 +46,40 @@ def library_files(
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
     kernels = [compiled for compiled, _ in programs]
-    target = CpuTarget.of(kernels[0].target)
-    code = File(path, link(_described(kernels), target), 0o777)
+    code = link(_described(kernels), kernels[0].target, linker)
+    return _artifact(programs, File(path, code, 0o777), None, toolchain)
+
+
+def object_files(
+    programs: Sequence[tuple[Compiled, Provenance]], path: Path, toolchain: Mapping[str, str]
+) -> tuple[File, ...]:
+    """An object file at `path`, of a model or several programs an archive of them, with its C
+    header, its manifest, and the weights of models.
+
+    There is no manifest for code in a format that carries no description of itself, see
+    `with_constant`.
+
+    Raises `BuildError` as `library_files` does.
+    """
+    kernels = [compiled for compiled, _ in programs]
+    code = indexed(_described(kernels), lambda code: read_object(code).defined)
+    form: Form = "object file" if members(code) == [code] else "archive"
+    return _artifact(programs, File(path, code), form, toolchain)
+
+
+def _artifact(
+    programs: Sequence[tuple[Compiled, Provenance]],
+    code: File,
+    form: Form | None,
+    toolchain: Mapping[str, str],
+) -> tuple[File, ...]:
+    kernels = [compiled for compiled, _ in programs]
+    weights, slices = together([compiled.weights for compiled in kernels])
+    header = _header(code.path, kernels, slices, "-lpthread" if form is None else "-lgomp")
+    if form is not None and MARK not in bytes(code.content):
+        assert header is not None, "parts of other providers are no object code"
+        beside = [] if weights is None else [File(weights_path(code.path), weights.data)]
+        return code, *beside, header
     contents = [
         ProgramContent(
             compiled.signature, _needs(compiled), provenance, compiled.weights, compiled.guards,
@@ -59,39 +87,17 @@ def library_files(
         )
         for compiled, provenance in programs
     ]  # fmt: skip
-    _, slices = together([compiled.weights for compiled in kernels])
-    return artifact_files(
-        code, target, toolchain, contents, _header(path, kernels, slices, "-lpthread")
-    )
+    target = CpuTarget.of(kernels[0].target)
+    return artifact_files(code, target, toolchain, contents, header, form=form)
 
 
-def object_files(programs: Sequence[Compiled], path: Path) -> tuple[File, ...]:
-    """An object file at `path`, of a model or several programs an archive of them, and its C
-    header.
-
-    Raises `BuildError` as `library_files` does.
-    """
-    code = indexed(_described(programs), lambda code: read_object(code).defined)
-    weights, slices = together([compiled.weights for compiled in programs])
-    header = _header(path, programs, slices, "-lgomp")
-    assert header is not None, "parts of other providers are no object code"
-    beside = [] if weights is None else [File(weights_path(path), weights.data)]
-    return File(path, code), *beside, header
-
-
-def check_path(path: Path, *, object_file: bool) -> None:
+def check_path(path: Path) -> None:
     """Raise `BuildError` for a path that the code cannot have."""
     if path.suffix == ".h":
         raise BuildError(
             "cannot write {0}: its C header has that name, too",
             path,
             hint="name the library matmul.so, for instance, or the object file matmul.o",
-        )
-    if path.suffix == ".o" and not object_file:
-        raise BuildError(
-            "{0} has the name of an object file, and a shared library is asked for",
-            path,
-            hint="add object_file=True (--object), or name the library matmul.so, for instance",
         )
 
 
@@ -182,76 +188,12 @@ def _described_one(compiled: Compiled) -> bytes:
         first, *others = (renamed(code, names) for code in (first, *others))
     described = with_constant(first, f"{signature.name}.description", text)
     if described is None:
-        _log.warning("%s carries no description: it is no ELF file of 64 bits", signature.name)
+        _log.warning(
+            "%s carries no description: it is neither ELF of 64 bits nor WebAssembly",
+            signature.name,
+        )
         return compiled.image
     return archive([described, *others])
-
-
-def link(object_code: bytes, target: Target, *, find: Find = shutil.which) -> bytes:
-    """Link an image of object files to a shared library; returns its content.
-
-    Functions of the C library stay undefined: the process that loads the library has them. Linking
-    happens in a temporary folder. Raises `BuildError` if there is no linker (`find` finds
-    programs), if it fails, and if the folder cannot be written.
-    """
-    command = linker(find)
-    try:
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-            library, sources = Path(folder, "kernel.so"), list[str]()
-            for number, code in enumerate(_with_threads(members(object_code), target)):
-                source = Path(folder, f"{number}.o")
-                source.write_bytes(code)
-                sources.append(str(source))
-            _run([*command, "-o", str(library), *sources], target)
-            return library.read_bytes()
-    except OSError as error:
-        raise BuildError(
-            "cannot link in {0}: {1}",
-            error.filename or "a temporary folder",
-            error.strerror or error,
-            hint="the variable TMPDIR names another folder for temporary files",
-        ) from error
-
-
-def _with_threads(objects: Iterable[bytes], target: Target) -> list[bytes]:
-    """The object files, and where parallel loops are in them the threads of these."""
-    objects = list(objects)
-    parallel = any(not read_object(code).undefined.isdisjoint(OPENMP) for code in objects)
-    return [*objects, thread_teams.library_code(CpuTarget.of(target))] if parallel else objects
-
-
-def linker(find: Find = shutil.which) -> list[str]:
-    """The command, without files, that links libraries. Raises `BuildError` if there is none."""
-    for name in _COMPILERS:
-        program = find(name)
-        if program is not None:
-            return [program, "-shared", "-nostdlib", "-Wl,-z,noexecstack"]
-    for name in _LINKERS:
-        program = find(name)
-        if program is not None:
-            return [program, "-shared", "-z", "noexecstack"]
-    raise BuildError(
-        "there is no linker on this machine (looked for {0})",
-        ", ".join(_COMPILERS + _LINKERS),
-        hint="install one (gcc or binutils), or write an object file, which takes no linker",
-    )
-
-
-def _run(command: list[str], target: Target) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError("the linker {0} does not run: {1}", command[0], error) from error
-    if done.returncode:
-        raise BuildError(
-            "{0} failed for the target {1}: {2}",
-            " ".join(command),
-            target,
-            done.stderr.strip()[-2000:],
-            hint="write an object file and link it where the linker for that target is",
-        )
 
 
 _LIBRARY = """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from llvmlite import binding
 from ...base import dtypes
 from ...base.errors import BuildError
 from ...runtime.signature import OK, UNUSABLE_WORKSPACE, Signature
-from ...target import CpuTarget
+from ...target import CPUS, CpuTarget
 from ...tir.instruction import Instruction
 from ...tir.ir import STREAM, Buffer, Func, Store, Var
 from ..passes.intervals import Intervals
@@ -37,6 +38,7 @@ class Emitted(NamedTuple):
 
     text: str
     symbol: str
+    argument_bytes: int
     workspace_bytes: int
     parallel: bool
     instructions: frozenset[Instruction]
@@ -102,6 +104,7 @@ def emit(
     return Emitted(
         "\n\n".join(parts) + "\n",
         signature.name,
+        sum(a.span_bytes for a in signature.arguments),
         sum(b.slots),
         module.parallel,
         frozenset(module.instructions),
@@ -254,7 +257,12 @@ def _machine(target: CpuTarget) -> Any:
     try:
         found = binding.Target.from_triple(target.triple)
     except RuntimeError as error:
-        raise BuildError("LLVM has no code generator for {0}", target.triple) from error
+        raise BuildError(
+            "this LLVM makes no code for {0}; it does for {1}",
+            target.triple,
+            ", ".join(_known()) or "nothing",
+            hint="install llvmlite from PyPI, whose LLVM has all targets",
+        ) from error
     return found.create_target_machine(
         cpu=target.llvm_cpu,
         features=target.llvm_features,
@@ -262,6 +270,14 @@ def _machine(target: CpuTarget) -> Any:
         reloc="static" if target.arch == "wasm32" else "pic",
         codemodel="default",
     )
+
+
+def _known() -> Iterator[str]:
+    """The architectures of the table of processors that this LLVM makes code for."""
+    for arch in sorted({cpu.arch for cpu in CPUS.values()}):
+        with suppress(RuntimeError):
+            binding.Target.from_triple(arch)
+            yield arch
 
 
 @cache

@@ -38,4 +38,3 @@ def renamed(code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
     if code.startswith(WASM_MARK):
         return wasm.renamed(code, names, visible)
     return elf.renamed(code, names, visible)
-

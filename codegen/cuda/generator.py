@@ -223,7 +223,12 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
             late=late,
         )
 
-    def check_path(self, path: Path, *, intermediate: bool) -> None:
+    def check_files(
+        self, path: Path, target: CudaTarget, *, intermediate: bool, linker: str | None = None
+    ) -> None:
+        del target
+        if linker is not None:
+            raise BuildError("code for GPUs is not linked, found the linker {0!r}", linker)
         if intermediate:
             raise BuildError(
                 "a kernel for GPUs has no object file", hint="write the cubin: kernel.cubin"
@@ -243,6 +248,7 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         toolchain: Mapping[str, str],
         *,
         intermediate: bool,
+        linker: str | None = None,
     ) -> tuple[File, ...]:
         """The cubin with its description behind it, and the manifest."""
         from ...base.files import File
@@ -250,7 +256,9 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         from ...runtime.manifest import description
 
         ((compiled, provenance),) = programs
-        self.check_path(path, intermediate=intermediate)
+        self.check_files(
+            path, CudaTarget.of(compiled.target), intermediate=intermediate, linker=linker
+        )
         signature, target = compiled.signature, compiled.target
         needs = {KERNELS: [kernels_to_json(kernels) for kernels in kernels_of(compiled)]}
         described = description(signature, target, target.features, needs)

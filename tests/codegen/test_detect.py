@@ -118,7 +118,7 @@ llvm.initialize_all_asmprinters()
 for name in CPUS:
     target = CpuTarget.named(name)
     machine = llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=name, features=target.llvm_features
+        cpu=target.llvm_cpu, features=target.llvm_features
     )
     module = llvm.parse_assembly("define void @f() { ret void }")
     module.triple = target.triple

@@ -16,7 +16,7 @@ from tilewright import te
 from tilewright.codegen.build import compile_func, to_module
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu import elf
-from tilewright.codegen.cpu.library import link
+from tilewright.codegen.cpu.linking import link
 
 TARGETS = ["cpu -threads=1", "cpu -mcpu=x86-64-v2 -threads=1", "cpu -mcpu=neoverse-n1 -threads=1"]
 

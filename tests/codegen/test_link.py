@@ -17,8 +17,10 @@ from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
-from tilewright.codegen.cpu.library import link, linker
+from tilewright.codegen.cpu.linking import link, linker
 from tilewright.schedule import Schedule
+
+from ..hosts import processor
 
 needs_linker = pytest.mark.skipif(
     not any(shutil.which(n) for n in ("cc", "gcc", "clang", "ld")), reason="no linker here"
@@ -79,7 +81,8 @@ def test_without_a_linker_the_error_offers_an_object_file() -> None:
 
 
 def test_a_bare_linker_will_do() -> None:
-    found = linker(lambda name: "/bin/ld" if name == "ld" else None)
+    here = processor("cpu")
+    found = linker(here, find=lambda name: "/bin/ld" if name == "ld" else None)
     assert found[:2] == ["/bin/ld", "-shared"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.base.errors import BuildError, IRError, VerifyError
 from tilewright.codegen.build import compile_func
-from tilewright.codegen.cpu.library import link
+from tilewright.codegen.cpu.linking import link
 from tilewright.tir.interpreter import interpret
 from tilewright.tir.ir import Func, Matmul, Ramp, Store, const, load, matmul
 from tilewright.tir.parser import parse

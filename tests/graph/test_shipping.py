@@ -466,4 +466,9 @@ def test_weights_for_another_machine_are_packed_here(
     there = written(graph, tmp_path / "arm.a", "cpu -mcpu=neoverse-n1 -threads=1", object_file=True)
     objects = [read_object(code) for code in members(there.read_bytes())]
     assert {found.arch for found in objects} == {"aarch64"}
-    assert {p.name for p in tmp_path.glob("arm*")} == {"arm.a", "arm.h", "arm.a.weights"}
+    assert {p.name for p in tmp_path.glob("arm*")} == {
+        "arm.a",
+        "arm.a.json",
+        "arm.h",
+        "arm.a.weights",
+    }

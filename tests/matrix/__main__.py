@@ -35,6 +35,7 @@ PROCESSORS = (
     *("sapphirerapids", "graniterapids"),
     *("znver1", "znver2", "znver3", "znver4", "znver5"),
     *("generic", "neoverse-n1", "neoverse-v1"),
+    *("riscv64", "wasm32"),
 )
 """Of each set of features in the table one at least, and of each family of processors."""
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -107,7 +108,8 @@ def run_child(name: str) -> int:
 
 def check_processor(name: str) -> int:
     """Print what is wrong with the code for a processor; how many programs are."""
-    target = CpuTarget.named(name, threads=2)
+    target = CpuTarget.named(name)
+    target = target.with_threads(1 if target.serial else 2)
     assembler = Assembler(target)
     programs, wrong = 0, 0
     for operator, options in CASES:

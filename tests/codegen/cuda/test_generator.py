@@ -183,9 +183,11 @@ def test_artifacts_are_a_cubin_and_a_manifest(compiler: str, tmp_path: Path) -> 
     assert code.startswith(compiled().image)
     assert str(manifest.target) == "cuda -arch=sm_90a"
     with pytest.raises(BuildError):
-        generator.check_path(tmp_path / "matmul.so", intermediate=False)
+        generator.check_files(tmp_path / "matmul.so", TARGET, intermediate=False)
     with pytest.raises(BuildError):
-        generator.check_path(path, intermediate=True)
+        generator.check_files(path, TARGET, intermediate=True)
+    with pytest.raises(BuildError):
+        generator.check_files(path, TARGET, intermediate=False, linker="ld")
 
 
 def test_what_the_compiler_refuses_is_shown(compiler: str) -> None:

@@ -1,6 +1,7 @@
-"""Operators as code for 64-bit ARM, run by an emulator, against numpy.
+"""Operators as code for other architectures, run by an emulator or Node.js, against numpy.
 
-`python -m tests.ops.emulated` runs every case for every processor with both schedules: minutes.
+`python -m tests.ops.other_machines` runs every case for every target with both schedules, for an
+hour.
 """
 
 from __future__ import annotations

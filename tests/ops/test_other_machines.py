@@ -1,4 +1,4 @@
-"""Every operator, compiled for 64-bit ARM and run by an emulator, against numpy."""
+"""Every operator, compiled for other architectures and run by an emulator, against numpy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tilewright as tw
 from tilewright import ops
 from tilewright.codegen.cpu.generator import runs_parallel
 
-from ..emulator import Call, emulated, header_of, run
+from ..emulator import ARM, MACHINES, Call, header_of, run
 from ..long import first_of
-from . import aarch64
+from . import other_machines
 from .cases import GROUPS, Cases
 
 WAYS = (
@@ -22,19 +22,36 @@ WAYS = (
     ("generic", "model"),
     ("neoverse-v1", "model"),
     ("cortex-a76", "default"),
+    ("riscv64", "model"),
+    ("wasm32", "model"),
+    ("wasm32 -mattr=-simd128", "default"),
 )
 
 
-@emulated
+def needs(mcpu: str) -> None:
+    """Skip the test where there is nothing that runs code for a processor."""
+    if (missing := MACHINES[mcpu].missing) is not None:
+        pytest.skip(missing)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("way", first_of(range(len(WAYS))))
 def test_operators(group: str, way: int, tmp_path: Path) -> None:
-    """Each case for one of the processors in turn; `python -m tests.ops.emulated` tries all."""
+    """Each case for one of the targets in turn; `python -m tests.ops.other_machines` tries all."""
+    needs(WAYS[way][0])
     cases = list(getattr(Cases(), group)())
     turns = [(n + n // len(WAYS)) % len(WAYS) for n in range(len(cases))]
     own = [case for case, turn in zip(cases, turns, strict=True) if turn == way]
     assert own
-    emulated.check(own, *WAYS[way], tmp_path)
+    other_machines.check(own, *WAYS[way], tmp_path)
+
+
+@pytest.mark.parametrize("mcpu", ["riscv64", "riscv64 -mattr=+v", "wasm32"])
+def test_some_of_each_kind(mcpu: str, tmp_path: Path) -> None:
+    """A product, a convolution, a reduction, and an operator on elements."""
+    needs(mcpu)
+    groups = (Cases().products(), Cases().convolutions(), Cases().reductions(), Cases().elements())
+    other_machines.check([next(iter(group)) for group in groups], mcpu, "default", tmp_path)
 
 
 def test_no_operator_is_left_out() -> None:
@@ -44,22 +61,22 @@ def test_no_operator_is_left_out() -> None:
     assert cases.covered == set(ops.__all__) - {"ACTIVATIONS"}
 
 
-@emulated
+@ARM.needed
 def test_loops_on_several_threads(tmp_path: Path) -> None:
     """OpenMP's runtime for the machine is linked to them."""
     cases = [c for c in (*Cases().products(), *Cases().rows()) if "float32" in c.name][:6]
-    assert runs_parallel(emulated.compiled(cases[0].func, "neoverse-n1", "model", "k", 3))
-    emulated.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
+    assert runs_parallel(other_machines.compiled(cases[0].func, "neoverse-n1", "model", "k", 3))
+    other_machines.check(cases, "neoverse-n1", "model", tmp_path, threads=3)
 
 
-@emulated
+@ARM.needed
 def test_object_files_that_libraries_are_made_of(tmp_path: Path) -> None:
     mcpu, case = "neoverse-n1", next(Cases().products())
     func = replace(case.func, name="product")  # a C program has a `main` of its own
     target, code = f"cpu -mcpu={mcpu} -threads=1", tmp_path / "m.o"
     built = tw.build_library(func, code, target, allow=("model",), object_file=True)
-    kernel = emulated.compiled(func, mcpu, "model", func.name)
-    assert built.files[1].read_text(encoding="utf-8") == header_of(kernel, "m.o")
+    kernel = other_machines.compiled(func, mcpu, "model", func.name)
+    assert built.files[2].read_text(encoding="utf-8") == header_of(kernel, "m.o")
     result = np.zeros(case.wanted[0].shape, np.float32)
     call = Call(replace(kernel, image=code.read_bytes()), [*case.inputs, result])
     ((found,),) = run([call], mcpu, tmp_path)
