@@ -139,14 +139,11 @@ class CpuTarget(Target):
     @classmethod
     def register_facts(cls, told: Mapping[str, Any]) -> None:
         if told["processor"] is not None:
-            row = Cpu(**told["processor"])
-            row = row._replace(
-                features=frozenset(row.features),
-                ways=tuple(row.ways),
-                rates=Rates.from_json(row.rates),
-                sources=tuple(row.sources),
-            )
-            CPUS.setdefault(told["fields"]["mcpu"], row)
+            row = dict(told["processor"])
+            row["features"] = frozenset(row["features"])
+            row["rates"] = Rates.from_json(row["rates"])
+            row |= {name: tuple(row[name]) for name in ("ways", "sources")}
+            CPUS.setdefault(told["fields"]["mcpu"], Cpu(**row))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:

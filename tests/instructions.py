@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilewright.target import CpuTarget
 
@@ -69,7 +69,12 @@ _WASM = {
     r"i\d+\.trunc_sat": ("nontrapping-fptoint",),
     r"memory\.(copy|fill) ": ("bulk-memory",),
 }
-_TABLES = {"x86_64": _X86, "aarch64": _AARCH64, "riscv64": _RISCV, "wasm32": _WASM}
+_TABLES: dict[str, Mapping[str, tuple[str, ...]]] = {
+    "x86_64": _X86,
+    "aarch64": _AARCH64,
+    "riscv64": _RISCV,
+    "wasm32": _WASM,
+}
 
 
 def instructions(assembly: str) -> Iterator[str]:

@@ -4,7 +4,7 @@
   `python picture` ends with an expression whose value shows itself in notebooks; the site shows it.
   `python numba` and its like are code of another library, and run where that is installed.
 - `console` is run command by command: what follows a line `$ ...`, up to the next, is its output.
-- `c` is written to the file that its first line names.
+- `c` and `js` are written to the file that the first line names.
 - `text` is what the `python` block before it printed; an error that it ends with is expected.
 
 `...` stands for anything. After `text measured` and `console measured` numbers (`1 call`,
@@ -131,7 +131,7 @@ class Page:
                 self._python(block, expected, where)
             elif block.language == "console":
                 self._console(block, where)
-            elif block.language == "c":
+            elif block.language in ("c", "js"):
                 name = block.text.split()[1]
                 Path(name).write_text(block.text, encoding="utf-8")
             else:
