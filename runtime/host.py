@@ -51,8 +51,14 @@ def host_limit() -> CpuTarget | None:
 
 
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str] | None:
-    """The processor's feature flags as the system reports them, or `None`."""
+    """The processor's feature flags as the system reports them, or `None`.
+
+    Those of RISC-V are in one word, letters before names: `rv64imafdcv_zba_zbb`.
+    """
     flags = cpu_fact(cpuinfo, "flags", "Features")
+    if flags is None and (isa := cpu_fact(cpuinfo, "isa")) is not None:
+        letters, *names = isa.strip().removeprefix("rv64").split("_")
+        return frozenset([*letters, *names])
     return None if flags is None else frozenset(flags.split())
 
 

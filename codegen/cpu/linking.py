@@ -36,8 +36,9 @@ def link(
 ) -> bytes:
     """Link an image of object files to a shared library; returns its content.
 
-    Functions of the C library stay undefined: the process that loads the library has them. Linking happens in a temporary folder, by `linker`. Raises `BuildError` if
-    there is none, if it fails, and if the folder cannot be written.
+    Functions of the C library stay undefined: the process that loads the library has them. Linking
+    happens in a temporary folder, by `linker`. Raises `BuildError` if there is none, if it fails,
+    and if the folder cannot be written.
     """
     cpu = CpuTarget.of(target)
     command = linker(cpu, chosen, find=find)

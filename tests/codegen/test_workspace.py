@@ -33,7 +33,7 @@ from tilewright.schedule import Schedule
 from tilewright.tir.ir import Func
 from tilewright.tir.parser import parse
 
-from ..emulator import Call, emulated, run
+from ..emulator import ARM, Call, run
 from .machinery import SERIAL, check
 
 LARGE = 5000
@@ -209,7 +209,7 @@ def test_a_cached_kernel_has_its_sizes(func: Func) -> None:
     )
 
 
-@emulated
+@ARM.needed
 def test_programs_in_c_provide_workspaces(tmp_path: Path) -> None:
     """Between margins that must not change, for each thread and for what packs an operand."""
     arm, rng = "cpu -mcpu=neoverse-n1", np.random.default_rng(0)

@@ -592,6 +592,8 @@ def test_flags_are_those_of_the_first_processor(tmp_path: Path) -> None:
     assert cpu_flags(path) == frozenset({"fpu", "avx2"})
     path.write_text("Features\t: fp asimd\n")
     assert cpu_flags(path) == frozenset({"fp", "asimd"})
+    path.write_text("isa\t\t: rv64imafdcv_zba_zbb\n")
+    assert cpu_flags(path) == frozenset([*"imafdcv", "zba", "zbb"])
     path.write_text("nothing\n")
     assert cpu_flags(path) is None
     assert cpu_flags(tmp_path / "nowhere") is None
