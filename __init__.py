@@ -31,6 +31,7 @@ from .base.errors import (
     ScheduleError,
     TargetError,
     TilewrightError,
+    TrustError,
     TuningError,
     UnsupportedError,
     VerifyError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .runtime import Module, load
     from .runtime.model import Model
     from .runtime.partitioned import PartitionedModel
+    from .runtime.signing import sign
     from .runtime.verification import verify
     from .schedule import Schedule, Trace
     from .schedule.primitive import primitive
@@ -109,6 +111,7 @@ __all__ = [
     "TilewrightError",
     "TorchReport",
     "Trace",
+    "TrustError",
     "TuningDatabase",
     "TuningError",
     "TuningRun",
@@ -143,6 +146,7 @@ __all__ = [
     "register_provider",
     "require",
     "script",
+    "sign",
     "sketch_rule",
     "te",
     "torch_report",
@@ -195,6 +199,7 @@ _HOMES = {
     "register_intrin": ".tir.instruction_set",
     "register_provider": ".building.providers",
     "script": ".tir.language",
+    "sign": ".runtime.signing",
     "Draft": ".autotune.rules.draft",
     "Group": ".autotune.rules.rule",
     "GroupKind": ".autotune.rules.rule",

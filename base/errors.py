@@ -504,6 +504,10 @@ class ArtifactError(TilewrightError):
     """A compiled artifact that is damaged, of another version, or for another machine."""
 
 
+class TrustError(ArtifactError):
+    """An artifact that no accepted key has signed as it is, or a key that cannot be used."""
+
+
 class ModelError(TilewrightError):
     """A model or graph is malformed, or asks for what its operators do not take."""
 

@@ -1,4 +1,4 @@
-"""The command `verify`, and what `inspect` shows of a library that was built."""
+"""The commands `verify`, `sign` and `keygen`, and what `inspect` shows of a library."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..base.errors import TrustError
 from ..base.text import count, format_bytes, short_id
 from .options import AsJson
 from .report import print_json
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 Library = Annotated[
     Path, typer.Argument(metavar="LIBRARY.so", help="The library that `build` wrote.")
 ]
+PublicKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE|RW...", help="A public key, one of which has to have signed it. Repeatable."
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The password is its first line; nothing is asked for."),
+]
 
 
 def verify(
@@ -27,16 +38,17 @@ def verify(
         bool,
         typer.Option("--form", help="Check the files alone: load and call nothing of the code."),
     ] = False,
+    key: PublicKeys = None,
     as_json: AsJson = False,
 ) -> None:
     """Check what `build` wrote: its files, this machine, and what each program computes.
 
     Fails where a file is not what it was, where this machine does not run a program, and where one
-    computes something else than when it was built.
+    computes something else than when it was built; with --key, where none of these has signed it.
     """
     from ..runtime.verification import verify as check
 
-    found = check(library, run=not form)
+    found = check(library, run=not form, keys=key or None)
     if as_json:
         print_json(found.to_json())
     else:
@@ -45,6 +57,61 @@ def verify(
         many = count(len(found.failed), "check")
         typer.echo(f"tilewright: {library}: {many} of {len(found.checks)} failed", err=True)
         raise typer.Exit(1)
+
+
+def sign(
+    library: Library,
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The secret key, as of minisign.")],
+    comment: Annotated[
+        str | None, typer.Option(help="A line that is signed too, and shown by `verify`.")
+    ] = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Sign what `build` wrote: its manifest, which has the digests of all files.
+
+    Writes LIBRARY.so.json.minisig, a signature in the format of minisign. If the key has a
+    password, it is asked for.
+    """
+    from ..runtime.signing import is_encrypted
+    from ..runtime.signing import sign as signature
+
+    password = None
+    if is_encrypted(key):
+        password = _password(password_file, f"Password of {key}", confirm=False)
+    typer.echo(signature(library, key, password=password, comment=comment))
+
+
+def keygen(
+    key: Annotated[
+        Path, typer.Argument(metavar="NAME.key", help="The secret key; NAME.pub is the public one.")
+    ],
+    password_file: PasswordFile = None,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Write the secret key as it is.")
+    ] = False,
+) -> None:
+    """Make a key to sign with, and the public key by which others check that; as minisign does.
+
+    The secret key is for its owner alone, and encrypted by a password, which is asked for.
+    """
+    from ..runtime.signing import make_keys
+
+    password = None if no_password else _password(password_file, f"New password of {key}")
+    for path in make_keys(key, password):
+        typer.echo(path)
+
+
+def _password(path: Path | None, asked: str, *, confirm: bool = True) -> str:
+    """The password in the first line of a file, or what the user types."""
+    from ..runtime.trust import read_small
+
+    if path is None:
+        typed: str = typer.prompt(asked, hide_input=True, confirmation_prompt=confirm, err=True)
+        return typed
+    try:
+        return read_small(path).decode().partition("\n")[0].removesuffix("\r")
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        raise TrustError("{0} has no password: {1}", path, error) from error
 
 
 def library_and_program(path: Path) -> tuple[Path, str | None]:

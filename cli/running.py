@@ -13,7 +13,7 @@ import typer
 
 from ..base.errors import ModelError
 from ..base.text import count, format_bytes, short_id
-from .artifacts import library_and_program
+from .artifacts import PublicKeys, library_and_program
 from .graph_options import (
     PROVIDERS,
     Constants,
@@ -82,6 +82,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     provider: Providers = None,
     place: Placements = None,
     never: Never = None,
+    key: PublicKeys = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a model or load one that was built, run it, and time it; measures no schedules.
@@ -107,8 +108,10 @@ def run(  # noqa: PLR0913, PLR0917 - each option of a run has a name
     peer: Callable[[], Sequence[Any]] | None = None
     sources = ("param", "shape", "constant", "check", "target", "db", "provider", "place")
     if is_built(model, context, *sources):
-        made = _loaded(model, never or ())
+        made = _loaded(model, never or (), key or None)
         given = arrays(made.inputs, input_files or (), random)
+    elif key:
+        raise typer.BadParameter(f"{model} is no library, which is what --key has signed")
     else:  # what may be refused comes before the build, which takes long
         options = Options(param, shape, constant, target, foreign=bool(shared))
         graph = load_graph(str(model), options)
@@ -202,7 +205,9 @@ def _print_run(
             )
 
 
-def _loaded(path: Path, never: Sequence[str]) -> Model | PartitionedModel:
+def _loaded(
+    path: Path, never: Sequence[str], keys: Sequence[str] | None
+) -> Model | PartitionedModel:
     """The model of an artifact."""
     from ..runtime import load
     from ..runtime.library import LoadedLibrary
@@ -210,7 +215,7 @@ def _loaded(path: Path, never: Sequence[str]) -> Model | PartitionedModel:
     from ..runtime.partitioned import PartitionedModel
 
     library, name = library_and_program(path)
-    made = load(library, never=never)
+    made = load(library, never=never, keys=keys)
     if isinstance(made, LoadedLibrary):
         if name is None:
             raise typer.BadParameter(f"{path} has {', '.join(made)}; name a model: {path}:NAME")

@@ -152,18 +152,28 @@ def together(held: Sequence[Array | None]) -> tuple[Array | None, list[WeightsSl
 
 
 def read_artifact(code_path: Path) -> tuple[Manifest, bytes]:
-    """Returns the manifest of an artifact and its code, checked against each other.
-
-    The returned bytes are the checked ones, whatever happens to the files. Raises `ArtifactError`.
-    """
+    """Returns the manifest of an artifact and its code, as `read_code` does."""
     manifest = read_manifest(code_path)
+    return manifest, read_code(code_path, manifest)
+
+
+def read_code(code_path: Path, manifest: Manifest) -> bytes:
+    """Returns the code of an artifact, checked against its manifest.
+
+    The returned bytes are the checked ones, whatever happens to the file. Raises `ArtifactError`.
+    """
     code = _read_code(code_path, manifest.code.size)
     check_code(code_path, code, manifest)
-    return manifest, code
+    return code
 
 
 def read_manifest(code_path: Path) -> Manifest:
     """Returns the manifest of an artifact, checked for form. Raises `ArtifactError`."""
+    return parse_manifest(manifest_content(code_path), manifest_path(code_path))
+
+
+def manifest_content(code_path: Path) -> bytes:
+    """The bytes of the manifest of an artifact. Raises `ArtifactError`."""
     if not code_path.name:
         raise ArtifactError(
             "{0} is a folder; expected the path of the code of an artifact", code_path
@@ -171,7 +181,7 @@ def read_manifest(code_path: Path) -> Manifest:
     path = manifest_path(code_path)
     try:
         with open_regular(path) as (file, _):
-            content = read_some(file, _MAX_MANIFEST_BYTES + 1)
+            return read_some(file, _MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         if not os.path.lexists(code_path):
             raise _missing(code_path) from None
@@ -181,7 +191,6 @@ def read_manifest(code_path: Path) -> Manifest:
             path,
             hint="keep the code and its .json together",
         ) from None
-    return parse_manifest(content, path)
 
 
 def parse_manifest(content: bytes, path: Path) -> Manifest:

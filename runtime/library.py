@@ -26,6 +26,7 @@ from .profile import Instrumented, signatures
 from .service import Report
 from .stored_partition import load_partition
 from .target_runtime import TargetRuntime
+from .trust import Signed
 from .weights_file import Array
 
 Loaded: TypeAlias = "Module | Model | PartitionedModel"
@@ -34,13 +35,14 @@ Loaded: TypeAlias = "Module | Model | PartitionedModel"
 
 @dataclass(frozen=True)
 class ArtifactContent:
-    """What was read of an artifact: its manifest, its code, its weights, and by the names of
-    programs the parts that other providers run."""
+    """What was read of an artifact: its manifest, its code, its weights, by the names of programs
+    the parts that other providers run, and the signature of it that was asked for."""
 
     manifest: Manifest
     code: bytes
     weights: Array | None
     parts: Mapping[str, Mapping[int, bytes]]
+    signed: Signed | None = None
 
 
 class LoadedLibrary(

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ArgumentError, ArtifactError
-from .artifact import part_place, read_artifact
+from .artifact import manifest_content, manifest_path, parse_manifest, part_place, read_code
 from .library import ArtifactContent, Loaded, LoadedLibrary, opened, whole
 from .memory import memory_for
 from .stored_partition import check_allowed, part_path
 from .target_runtime import runtime_for
-from .weights_file import map_weights, weights_path
+from .trust import Keys, check_signature, public_keys
+from .weights_file import copy_weights, map_weights, read_part, weights_path
 
 _REPLACING_SECONDS = 0.05
 
@@ -30,6 +31,7 @@ def load(
     device: int | None = None,
     never: Sequence[str] = (),
     counting: bool = False,
+    keys: Sequence[str | os.PathLike[str]] | None = None,
 ) -> Any:
     """Load the `Module` of an artifact, or its `Model` or `PartitionedModel`: the file of its code,
     with its manifest beside it. An artifact of several programs is a `LoadedLibrary` of these.
@@ -54,29 +56,38 @@ def load(
     has names of providers that are forbidden here. A provider of your own is to be registered
     before.
 
+    `keys` are public keys of minisign, files or their texts `RW...`: one of them has to have signed
+    the manifest (`sign`), and with it all files, before anything of it is read. Weights are then
+    copied, so that nothing that was checked can be changed.
+
     What was loaded may be called at once, or `ready` first by `warm_up`. With `counting`, its
     `report` has the calls, their time and errors.
 
     Raises `ArtifactError` for code, weights or a manifest that is missing, damaged or of another
     version, for an unknown kind of target, or for a machine with instructions that this one does
-    not have, `ProviderError` for a part whose provider is forbidden, not there, or of a version
+    not have, `TrustError` for what none of the `keys` has signed as it is, and for a key that is
+    none, `ProviderError` for a part whose provider is forbidden, not there, or of a version
     that does not take it, `OutOfMemoryError`, and `ArgumentError` for a `device` that is none,
     `trust_indices` of a model, or `never` that has no names.
     """
     place = Path(path).absolute()
     with memory_for("{0}: no memory to load it", place):
-        loaded = _load(place, trust_indices, device, never)
+        loaded = _load(place, trust_indices, device, never, keys)
     if counting:
         loaded.count_calls()
     return loaded
 
 
 def _load(
-    place: Path, trust_indices: bool, device: int | None, never: Sequence[str]
+    place: Path,
+    trust_indices: bool,
+    device: int | None,
+    never: Sequence[str],
+    keys: Sequence[str | os.PathLike[str]] | None,
 ) -> Loaded | LoadedLibrary:
     if isinstance(never, str) or not all(isinstance(name, str) for name in never):
         raise ArgumentError("never: expected names of providers, found {0!r:.80}", never)
-    content = read_content(place, never)
+    content = read_content(place, never, None if keys is None else public_keys(keys))
     manifest = content.manifest
     runtime = runtime_for(manifest.target)
     if device is not None:
@@ -92,26 +103,30 @@ def _load(
     return whole(opened(content, place, runtime, trust_indices=trust_indices), manifest.target)
 
 
-def read_content(path: Path, never: Collection[str]) -> ArtifactContent:
+def read_content(path: Path, never: Collection[str], keys: Keys | None = None) -> ArtifactContent:
     """Read the artifact; retry once if the files do not match, since they may be being replaced."""
     with suppress(ArtifactError):
-        return _read_once(path, never)
+        return _read_once(path, never, keys)
     time.sleep(_REPLACING_SECONDS)
-    return _read_once(path, never)
+    return _read_once(path, never, keys)
 
 
-def _read_once(path: Path, never: Collection[str]) -> ArtifactContent:
-    manifest, code = read_artifact(path)
+def _read_once(path: Path, never: Collection[str], keys: Keys | None) -> ArtifactContent:
+    described = manifest_path(path)
+    content = manifest_content(path)
+    signed = None if keys is None else check_signature(content, described, keys)
+    manifest = parse_manifest(content, described)
+    code = read_code(path, manifest)
     weights = None
     if manifest.weights is not None:
-        weights = map_weights(weights_path(path), manifest.weights)
+        weights_of = map_weights if keys is None else copy_weights
+        weights = weights_of(weights_path(path), manifest.weights)
     parts: dict[str, dict[int, bytes]] = {}
     for program in manifest.programs:
         if (stored := program.partition) is not None:
             check_allowed(stored, never, path)
             place = part_place(path, manifest, program.name)
             parts[program.name] = {
-                n: bytes(map_weights(part_path(place, n), file.content))
-                for n, file in stored.files.items()
+                n: read_part(part_path(place, n), file.content) for n, file in stored.files.items()
             }
-    return ArtifactContent(manifest, code, weights, parts)
+    return ArtifactContent(manifest, code, weights, parts, signed)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..base.display import html
-from ..base.errors import ArgumentError, TilewrightError
+from ..base.errors import ArgumentError, TilewrightError, TrustError
 from ..base.files import File, open_regular
 from ..base.hints import Hinted
 from ..base.text import aligned, count, printable
@@ -28,6 +28,7 @@ from .manifest import Manifest, StoredProgram
 from .signature import WORKSPACE_ALIGNMENT
 from .stored_partition import part_path
 from .target_runtime import runtime_for
+from .trust import Keys, public_keys
 from .weights_file import Array, StoredFile, weights_path
 
 Outcome = Literal["right", "wrong", "does not run here", "not checked"]
@@ -41,7 +42,7 @@ class Check:
     what it needs; `not checked` is what was left out of the artifact.
     """
 
-    what: Literal["files", "header", "machine", "fixture"]
+    what: Literal["signature", "files", "header", "machine", "fixture"]
     of: str
     outcome: Outcome
     detail: str = ""
@@ -83,15 +84,22 @@ class Verification(Hinted):
         return f"<Verification of {self.path.name}: {'passed' if self.passed else 'failed'}>"
 
 
-def verify(path: str | os.PathLike[str], *, run: bool = True) -> Verification:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    run: bool = True,
+    keys: Sequence[str | os.PathLike[str]] | None = None,
+) -> Verification:
     """Check an artifact: the form and digests of its files, whether this machine runs its programs,
     and what they compute, against the results that were stored when it was built.
 
     Without `run` no code of it is loaded or called: only the files are checked, which may be for
-    another machine. A missing C header is not checked, as loading needs none. Never raises for what
-    is found in the files: `print` shows all checks.
+    another machine. With `keys`, public keys as of `load`, one of them has to have signed it, and
+    what none of them has is not checked further. A missing C header is not checked, as loading
+    needs none. Never raises for what is found in the files: `print` shows all checks.
 
-    Raises `ArgumentError` for what is no path.
+    Raises `ArgumentError` for what is no path, and for `keys` that are no list or empty;
+    `TrustError` for a key that is none.
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(
@@ -99,16 +107,22 @@ def verify(path: str | os.PathLike[str], *, run: bool = True) -> Verification:
             hint='tw.verify("ops.so")',
         )  # fmt: skip
     place = Path(path).absolute()
-    return Verification(place, tuple(_checks(place, run=run)))
+    accepted = None if keys is None else public_keys(keys)
+    return Verification(place, tuple(_checks(place, run=run, keys=accepted)))
 
 
-def _checks(path: Path, *, run: bool) -> Iterator[Check]:
+def _checks(path: Path, *, run: bool, keys: Keys | None) -> Iterator[Check]:
     try:
-        content = read_content(path, ())
+        content = read_content(path, (), keys)
+    except TrustError as error:
+        yield Check("signature", "", "wrong", error.first_line)
+        return
     except TilewrightError as error:
         yield Check("files", "", "wrong", error.first_line)
         return
     manifest = content.manifest
+    if content.signed is not None:
+        yield Check("signature", "", "right", str(content.signed))
     yield Check("files", "", "right", _told(manifest))
     if manifest.header is not None:
         yield _header(path.with_suffix(".h"), manifest.header)

@@ -10,21 +10,24 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from ..base.checked_json import between
 from ..base.errors import ArtifactError
 from ..base.files import open_regular
+from .host_memory import HOST_MEMORY
 from .signature import MAX_BYTES
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T", Array, bytes)
 Size = Annotated[int, between(0, MAX_BYTES)]
 PIECE_BYTES = 8 << 20
 """Of the weights that have a digest of their own: threads compute several at a time."""
@@ -78,33 +81,59 @@ def weights_path(code: Path) -> Path:
     return code.with_name(code.name + ".weights")
 
 
-def map_weights(path: Path, expected: StoredFile | StoredWeights) -> Array:
+def map_weights(path: Path, expected: StoredWeights) -> Array:
     """The bytes of the file, checked and mapped. Raises `ArtifactError`."""
-    if not expected.size:
-        return np.empty(0, np.uint8)
-    mapped: mmap.mmap | None = None
+
+    def mapped(file: BinaryIO, size: int) -> Array:
+        held = mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        return np.frombuffer(held, np.uint8)
+
+    return _checked(path, expected, mapped) if expected.size else np.empty(0, np.uint8)
+
+
+def copy_weights(path: Path, expected: StoredWeights) -> Array:
+    """A copy of the bytes of the file, which is checked: who writes to the file later changes
+    nothing. Raises `ArtifactError`."""
+
+    def copied(file: BinaryIO, size: int) -> Array:
+        memory: Array = HOST_MEMORY.allocate(size)
+        memory = memory[: file.readinto(memory.data)]  # type: ignore[attr-defined]
+        memory.flags.writeable = False
+        return memory
+
+    return _checked(path, expected, copied)
+
+
+def read_part(path: Path, expected: StoredFile) -> bytes:
+    """The bytes of the file of a part, checked. Raises `ArtifactError`."""
+    return _checked(path, expected, lambda file, size: file.read(size))
+
+
+def _checked(
+    path: Path, expected: StoredFile | StoredWeights, read: Callable[[BinaryIO, int], T]
+) -> T:
+    """What `read` returns of the file, checked. Raises `ArtifactError`."""
     try:
-        with open_regular(path) as (file, found):
-            if found == expected.size:
-                mapped = mmap.mmap(
-                    file.fileno(), found, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
-                )
+        with open_regular(path) as (file, size):
+            content = read(file, size) if size == expected.size else None
     except FileNotFoundError:
         raise ArtifactError(
             "{0} does not exist, and the model needs it", path, hint=_HINT
         ) from None
     except ValueError as error:  # it was cut meanwhile
         raise ArtifactError("cannot map {0}: {1}", path, error, hint=_HINT) from error
-    if mapped is None:
+    found = size if content is None else len(content)
+    if content is None or found != expected.size:
         raise ArtifactError(
             "{0} is damaged: expected {1} bytes, found {2}", path, expected.size, found, hint=_HINT
         )
-    if (digests := expected.mismatch(mapped)) is not None:
+    held: Any = content
+    if (digests := expected.mismatch(held)) is not None:
         raise ArtifactError(
             "{0} is not the file of the manifest: expected sha256 {1}, found {2}",
             path, *digests, hint=_HINT,
         )  # fmt: skip
-    return np.frombuffer(mapped, np.uint8)
+    return content
 
 
 def digest_of_bytes(content: ReadableBuffer) -> str:

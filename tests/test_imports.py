@@ -77,6 +77,7 @@ LIBRARIES: dict[str, set[str]] = {
     "sqlalchemy": {"tuning_db"},
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
+    "minisign": {"runtime"},
     "pycuda": {"runtime"},
     "distributed": {"autotune"},
     "psutil": {"codegen", "tuning_db", "autotune"},
@@ -289,7 +290,7 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = {_requirement(text) for text in (*project["dependencies"], *extras["cuda"])}
-    names = ("notebook", "plot", "onnx", "bench", "cluster")
+    names = ("notebook", "plot", "onnx", "bench", "cluster", "sign")
     optional = [text for name in names for text in extras[name]]
     shown = {_requirement(text) for text in optional}
     used = {
@@ -304,9 +305,18 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
     assert libraries <= declared | shown
 
 
+MODULES = {
+    "xgboost-cpu": "xgboost",
+    "ipython": "IPython",
+    "onnx-ir": "onnx_ir",
+    "py-minisign": "minisign",
+}
+"""Libraries whose module has another name."""
+
+
 def _requirement(text: str) -> str:
     name = text.partition(">")[0].strip()
-    return {"xgboost-cpu": "xgboost", "ipython": "IPython", "onnx-ir": "onnx_ir"}.get(name, name)
+    return MODULES.get(name, name)
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -123,6 +123,10 @@ try:
 except tw.ArgumentError as error:
     print(error._render_traceback_()[-1].startswith("tilewright_runtime."))
 try:
+    tw.load("matmul.so", keys=["release.pub"])
+except tw.TrustError as error:
+    print(error.hint)
+try:
     kernel._repr_html_()
 except NotImplementedError:  # by which IPython knows that there is nothing to show
     print("no picture")
@@ -155,7 +159,8 @@ def test_a_deployment_has_numpy_and_the_wheel_alone(
     pip("--python", python, "install", "--no-index", "--no-compile", wheel, cwd=tmp_path)
     assert pip("--python", python, "check", cwd=tmp_path) == "No broken requirements found.\n"
     told = run(python, "-c", DEPLOYED, cwd=shipped.folder).splitlines()
-    assert told == ["True True 101 1", "True", "no picture", "numpy tilewright_runtime"]
+    sign = "pip install 'tilewright-runtime[sign]'"
+    assert told == ["True True 101 1", "True", sign, "no picture", "numpy tilewright_runtime"]
     check_results(shipped)
 
 

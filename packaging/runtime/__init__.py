@@ -20,6 +20,7 @@ from .base.errors import (
     ProviderError,
     TargetError,
     TilewrightError,
+    TrustError,
     UnsupportedError,
 )
 from .runtime import Module, keep_freed_memory, load
@@ -43,6 +44,7 @@ __all__ = [
     "ProviderError",
     "TargetError",
     "TilewrightError",
+    "TrustError",
     "UnsupportedError",
     "errors",
     "keep_freed_memory",
