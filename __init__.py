@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .building.check_operator import check_graph_op
     from .building.freeze import freeze
     from .building.providers import DeviceProvider, provider_of, register_provider
+    from .building.sbom import sbom
     from .graph import Graph
     from .graph.provider import Provider
     from .graph.text import parse_graph
@@ -145,6 +146,7 @@ __all__ = [
     "register_intrin",
     "register_provider",
     "require",
+    "sbom",
     "script",
     "sign",
     "sketch_rule",
@@ -198,6 +200,7 @@ _HOMES = {
     "require": ".schedule.require",
     "register_intrin": ".tir.instruction_set",
     "register_provider": ".building.providers",
+    "sbom": ".building.sbom",
     "script": ".tir.language",
     "sign": ".runtime.signing",
     "Draft": ".autotune.rules.draft",

@@ -234,6 +234,12 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     provider: Providers = None,
     place: Placements = None,
     never: Never = None,
+    bill: Annotated[
+        Path | None,
+        typer.Option(
+            "--sbom", metavar="FILE.cdx.json", help="Also write what went in: CycloneDX, as JSON."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile kernels and models to one library; measure nothing.
@@ -249,6 +255,10 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
     from ..building.choose import POLICIES
     from ..graph.ir import Graph
 
+    if bill is not None:
+        from ..building.sbom import cyclonedx
+
+        cyclonedx()  # which raises where it is not installed
     shared = sharing(provider, place, never)
     options = Options(param, shape, constant, target, foreign=bool(shared))
     made = load_all(programs, options)
@@ -270,6 +280,13 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
             linker=linker,
             **shared,
         )
+    files = [*library.files]
+    if bill is not None:
+        from ..base.files import File, replace_files
+        from ..building.sbom import sbom
+
+        replace_files([File(bill, sbom(library).encode())])
+        files.append(bill)
     for source, name, origin in zip(programs, made, library.programs.values(), strict=True):
         if database is None or origin.kind == "record":
             continue
@@ -292,14 +309,14 @@ def build(  # noqa: PLR0913, PLR0917 - each option of a build has a name
 
         print_json(
             {
-                "files": [str(path) for path in library.files],
+                "files": [str(path) for path in files],
                 "target": str(library.target),
                 "origin": asdict(library.origin),
                 "programs": {name: asdict(origin) for name, origin in library.programs.items()},
             }
         )
         return
-    for path in library.files:
+    for path in files:
         typer.echo(path)
     for name, origin in zip(made, library.programs.values(), strict=True):
         print_text(f"{name} for {library.target}, from {origin}")

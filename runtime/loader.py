@@ -112,8 +112,8 @@ def read_content(path: Path, never: Collection[str], keys: Keys | None = None) -
 
 
 def _read_once(path: Path, never: Collection[str], keys: Keys | None) -> ArtifactContent:
-    described = manifest_path(path)
     content = manifest_content(path)
+    described = manifest_path(path)
     signed = None if keys is None else check_signature(content, described, keys)
     manifest = parse_manifest(content, described)
     code = read_code(path, manifest)

@@ -33,9 +33,8 @@ def sign(
     for what is no key, for a wrong or missing password, and for a comment that is none.
     """
     place = Path(path).absolute()
-    described = manifest_path(place)
     manifest = read_content(place, ()).manifest
-    content = manifest_content(place)
+    content, described = manifest_content(place), manifest_path(place)
     if parse_manifest(content, described) != manifest:
         raise ArtifactError("{0} was replaced while it was signed", place, hint="sign it again")
     told = f"{count(len(manifest.programs), 'program')} for {manifest.target}"

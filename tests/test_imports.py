@@ -77,6 +77,8 @@ LIBRARIES: dict[str, set[str]] = {
     "sqlalchemy": {"tuning_db"},
     "alembic": {"tuning_db"},
     "xgboost": {"autotune"},
+    "cyclonedx": {"building"},
+    "packageurl": {"building"},
     "minisign": {"runtime"},
     "pycuda": {"runtime"},
     "distributed": {"autotune"},
@@ -290,7 +292,7 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = {_requirement(text) for text in (*project["dependencies"], *extras["cuda"])}
-    names = ("notebook", "plot", "onnx", "bench", "cluster", "sign")
+    names = ("notebook", "plot", "onnx", "bench", "cluster", "sbom", "sign")
     optional = [text for name in names for text in extras[name]]
     shown = {_requirement(text) for text in optional}
     used = {
@@ -300,7 +302,7 @@ def test_libraries_are_declared_and_used(root: Path) -> None:
         for name in names
         if level == 0
     }
-    libraries = used - set(sys.stdlib_module_names) - {"_typeshed"}
+    libraries = used - set(sys.stdlib_module_names) - {"_typeshed", "packageurl"}  # of cyclonedx
     assert libraries - shown == declared
     assert libraries <= declared | shown
 
@@ -309,6 +311,7 @@ MODULES = {
     "xgboost-cpu": "xgboost",
     "ipython": "IPython",
     "onnx-ir": "onnx_ir",
+    "cyclonedx-python-lib": "cyclonedx",
     "py-minisign": "minisign",
 }
 """Libraries whose module has another name."""

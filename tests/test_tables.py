@@ -98,6 +98,8 @@ WITHOUT_GOLDEN = {
     "show": "tests/lab/test_terminal.py has its goldens",
     "inspect": "tests/test_cli_models.py reads it",
     "freeze": "tests/test_lock_file.py reads it",
+    "keygen": "it prints the names of two files, in tests/test_signatures.py",
+    "sign": "it prints the name of a file, in tests/test_signatures.py",
     "verify": "tests/test_libraries.py reads it",
     "run": "it prints times; tests/test_cli_models.py reads it",
     "report": "it writes a page for browsers, and prints the name of its file",

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -71,6 +72,7 @@ def _facts(model: Any, read: Any) -> dict[str, str]:
     """What is known of a model's file, for artifacts that are built of it."""
     facts = {
         "importer": "onnx",
+        "onnx_ir": metadata.version("onnx-ir"),
         "opset": str(versions(read)[""]),
         "producer": " ".join(filter(None, (read.producer_name, read.producer_version))),
     }
