@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..tuning_db.store import DatabaseOrPath
     from .explain_model import GraphExplanation
     from .library import Buildable
-    from .lock_file import LockFile, LockFileOrPath
+    from .lock_file import LockFileOrPath
 
 
 @overload
@@ -155,6 +155,7 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     from ..codegen.detect import resolve
     from ..graph.ir import Graph
     from .build_program import Ways, compile_program
+    from .lock_file import lock_of
 
     resolved = resolve(target)
     if isinstance(program, Graph):
@@ -168,7 +169,7 @@ def build(  # noqa: PLR0913 - each option of a build has a name
             )  # fmt: skip
         own = Tilewright(
             database=_opened(database), allow=allow, strict_fp=strict_fp, tolerance=tolerance,
-            locked=_lock(locked), require_tuned=require_tuned,
+            locked=lock_of(locked), require_tuned=require_tuned,
         )  # fmt: skip
         found = divided(
             program, providers, own, placement, never=never, max_parts=max_parts,
@@ -177,7 +178,7 @@ def build(  # noqa: PLR0913 - each option of a build has a name
         return build_partition(found, resolved, own)
     _check_alone(program, providers, placement, never)
     ways = Ways(
-        resolved, _opened(database), allow, tolerance, strict_fp, _lock(locked), require_tuned
+        resolved, _opened(database), allow, tolerance, strict_fp, lock_of(locked), require_tuned
     )
     built = compile_program(program, ways)
     return to_module(built.compiled, built.origin, trust_indices=trust_indices)
@@ -211,6 +212,7 @@ def build_all(  # noqa: PLR0913 - each option of a build has a name
     from ..codegen.build import to_module
     from ..codegen.detect import resolve
     from .build_program import Ways, compile_programs
+    from .lock_file import lock_of
 
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise BuildError("jobs={0!r}: expected a number from 1 on, or None: all processors", jobs)
@@ -220,7 +222,7 @@ def build_all(  # noqa: PLR0913 - each option of a build has a name
             hint="build(program) builds one",
         )  # fmt: skip
     ways = Ways(
-        resolve(target), _opened(database), allow, tolerance, strict_fp, _lock(locked),
+        resolve(target), _opened(database), allow, tolerance, strict_fp, lock_of(locked),
         require_tuned,
     )  # fmt: skip
     modules: list[Module] = []
@@ -291,6 +293,7 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     from ..runtime.verification import with_fixtures
     from .build_program import Ways
     from .library import compiled_for_files, named_programs
+    from .lock_file import lock_of
     from .origins import together
     from .providers import Tilewright
 
@@ -303,7 +306,7 @@ def build_library(  # noqa: PLR0913 - each option of a build has a name
     if not any(isinstance(each, Graph) for each in programs):
         _check_alone(programs[0], providers, placement, never)
     ways = Ways(
-        resolved, _opened(database), allow, tolerance, strict_fp, _lock(locked), require_tuned
+        resolved, _opened(database), allow, tolerance, strict_fp, lock_of(locked), require_tuned
     )
     own = Tilewright(
         database=ways.database, allow=allow, strict_fp=strict_fp, tolerance=tolerance,
@@ -500,16 +503,6 @@ def kernels(program: Func, target: Target | str = "cpu") -> dict[str, Func]:
     verify(program)
     pieces = pieces_of(program, resolve(target))
     return {func.name: func for func in [piece.func for piece in pieces] or [program]}
-
-
-def _lock(locked: LockFileOrPath | None) -> LockFile | None:
-    from .lock_file import LockFile, read_lock
-
-    if isinstance(locked, str | os.PathLike):
-        return read_lock(locked)
-    if locked is None or isinstance(locked, LockFile):
-        return locked
-    raise BuildError("locked: expected a lock or its path, found {0!r:.80}", locked)
 
 
 def _opened(database: DatabaseOrPath | None) -> TuningDatabase | None:

@@ -9,12 +9,15 @@ from typing import Any, TypeAlias
 
 from ..base.errors import BuildError
 from ..codegen.compiled import Compiled
+from ..codegen.detect import resolve
 from ..codegen.generator import generator_for
 from ..graph.ir import Graph
 from ..graph.parts import Partition
+from ..graph.provider import Provider
 from ..runtime.manifest import Provenance
 from ..runtime.signature import is_function_name
 from ..schedule import Schedule
+from ..target import Target
 from ..tir.ir import Func
 from ..tir.program import program_hint, shown
 from . import provenance
@@ -22,7 +25,7 @@ from .build_model import compile_graph
 from .build_partition import compile_partition, divided
 from .build_program import Kernels, Ways, compile_program, compile_programs, pieces_of
 from .origins import together
-from .providers import Tilewright
+from .providers import DeviceProvider, Tilewright
 
 Buildable: TypeAlias = Func | Schedule | Graph
 
@@ -122,7 +125,7 @@ def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Kernels]]:
             yield from parts_of(program.graph, ways)
         case Partition():
             for part in program.parts:
-                if part.provider.name == "tilewright":
+                if _has_kernels(part.provider, ways.target):
                     yield from parts_of(part.graph, ways)
         case Schedule():
             yield program.func.name, {program: 1}
@@ -133,6 +136,13 @@ def parts_of(program: object, ways: Ways) -> Iterator[tuple[str, Kernels]]:
                 "expected programs (Func), graphs or partitions, found {0}", shown(program),
                 hint=program_hint(program, "tw.freeze"),
             )  # fmt: skip
+
+
+def _has_kernels(provider: Provider, target: Target) -> bool:
+    """Whether a provider runs kernels of this compiler for a resolved target."""
+    if isinstance(provider, DeviceProvider):
+        return resolve(provider.target) == target
+    return provider.name == "tilewright" and not generator_for(target).on_device
 
 
 def _kernels(

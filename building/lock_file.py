@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -33,7 +34,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from ..base.checked_json import DIGEST, Such, digest_of, parse_json, read, sealed, show
 from ..base.durations import MeasuredTime
-from ..base.errors import LockError
+from ..base.errors import BuildError, LockError
 from ..base.files import File, open_regular, read_some, replace_files
 from ..base.text import printable, short_id
 from ..runtime.module import Origin
@@ -173,16 +174,15 @@ class LockFile:
     def validate(self) -> None:
         """Raise `ValueError` for programs and kernels that do not go together."""
         if len(self.by_program) < len(self.kernels):
-            programs = [kernel.program for kernel in self.kernels]
-            twice = next(p for p in programs if programs.count(p) > 1)
+            ((twice, _),) = Counter(kernel.program for kernel in self.kernels).most_common(1)
             raise ValueError(f"the kernel {short_id(twice)} is there twice")
         for kernel in self.kernels:
             if kernel.recorded.id != kernel.schedule:
                 raise ValueError(f"the steps of {short_id(kernel.program)} are not its schedule")
         used = {digest for program in self.programs for digest in program.kernels.values()}
-        for missing in used - self.by_program.keys():
+        for missing in sorted(used - self.by_program.keys()):
             raise ValueError(f"no schedule of {short_id(missing)}, a kernel of a program")
-        for unused in self.by_program.keys() - used:
+        for unused in sorted(self.by_program.keys() - used):
             raise ValueError(f"{short_id(unused)} is a kernel of no program")
 
 
@@ -211,6 +211,15 @@ def read_lock(path: str | os.PathLike[str]) -> LockFile:
             "there is no lock file {0}", where, hint=f"tilewright freeze ... -o {where}"
         ) from error
     return parse_lock(content, printable(str(where)))
+
+
+def lock_of(given: object) -> LockFile | None:
+    """The lock that a build is given, itself or by its path. Raises `BuildError`, `LockError`."""
+    if isinstance(given, str | os.PathLike):
+        return read_lock(given)
+    if given is None or isinstance(given, LockFile):
+        return given
+    raise BuildError("locked: expected a lock or its path, found {0!r:.80}", given)
 
 
 def parse_lock(content: bytes, location: str = "the lock") -> LockFile:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import BuildError, UnsupportedError, similar
+from ..base.errors import BuildError, LockError, UnsupportedError, similar
 from ..graph.ir import Constant, Graph, Node, Value
 from ..graph.limits import open_limits
 from ..graph.loops import is_loop, nodes_of
@@ -25,10 +25,12 @@ from ..runtime.model import Model
 from ..runtime.onnx_parts import OnnxruntimeParts, OpenvinoParts
 from ..runtime.part_loader import LOADERS, Call
 from ..target import Target
+from .choose import POLICIES
 
 P = TypeVar("P", bound=Provider | type[Provider])
 
 PROVIDERS: dict[str, Provider] = {}
+_BUILT_IN: set[str] = set()
 
 
 def register_provider(provider: P) -> P:
@@ -41,8 +43,7 @@ def register_provider(provider: P) -> P:
     name = getattr(own, "name", None)
     if not isinstance(own, Provider) or not isinstance(name, str) or not name:
         raise BuildError("expected a Provider with a name, found {0!r:.80}", own)
-    known = PROVIDERS.get(name)
-    if known is not None and type(known).__module__ == __name__:
+    if name in _BUILT_IN:
         raise BuildError("there is a provider {0} already", name)
     PROVIDERS[name] = LOADERS[name] = own
     return provider
@@ -86,11 +87,16 @@ class Tilewright(Provider):
 register_provider(Tilewright())
 
 
+_LEFT_TO_LOCKS: Mapping[str, Any] = {"database": None, "allow": POLICIES, "tolerance": None}
+"""The options of a build that say nothing where a lock says which schedules are taken."""
+
+
 class DeviceProvider(Provider):
     """Kernels of this compiler on a device: `DeviceProvider("gpu", "cuda -arch=sm_90a")`.
 
     The host copies to it and from it what crosses, and goes on until it needs a result. Options are
-    those of `tw.build`; what is left out is as in the build of the model.
+    those of `tw.build`; what is left out is as in the build of the model. A lock is for one target:
+    `locked=` is here that of `tw.freeze(partition, target)` for the target of the device.
     """
 
     def __init__(self, name: str, target: Target | str, **options: Any) -> None:
@@ -100,6 +106,8 @@ class DeviceProvider(Provider):
     def with_options(self, options: Mapping[str, Any]) -> DeviceProvider:
         """The same provider with options of a build, but for its own."""
         found = copy(self)
+        if self.options.get("locked") is not None:
+            options = {**options, **_LEFT_TO_LOCKS}
         found.options = {**options, **self.options}
         return found
 
@@ -113,9 +121,19 @@ class DeviceProvider(Provider):
         from ..codegen.detect import resolve
         from .build_program import Ways
         from .device_build import build_for_device
+        from .lock_file import lock_of
 
         del target
-        ways = Ways(resolve(self.target), **self.options)
+        own, lock = resolve(self.target), lock_of(self.options.get("locked"))
+        if lock is not None and lock.target != str(own):
+            raise LockError(
+                "{0} is for {1}, and {2} runs a part of {3} on {4}",
+                lock.location, lock.target, self.name, graph.name, own,
+                hint="freeze the partition for that target too, and give the lock to the provider: "
+                "DeviceProvider(..., locked=...)",
+                provider=self.name, expected=str(own), found=lock.target,
+            )  # fmt: skip
+        ways = Ways(own, **{**self.options, "locked": lock})
         return build_for_device(graph, ways, self.timeout)
 
 
@@ -220,6 +238,9 @@ class Openvino(OpenvinoParts, _OnnxProvider):
     """OpenVINO on the processor. Operators on NaN may return other values than ours."""
 
     narrows = frozenset({"int64", "uint64", "uint32", "float64"})
+
+
+_BUILT_IN.update(PROVIDERS)
 
 
 def elsewhere(nodes: Sequence[Node]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.base.errors import BuildError, ProviderError, UnsupportedError
+from tilewright.base.errors import BuildError, LockError, ProviderError, UnsupportedError
 from tilewright.building.providers import DeviceProvider, provider_of
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.runtime.device_plan import Copy, Run, Wait, device_steps
@@ -265,6 +265,39 @@ def test_own_options_of_a_device_stay() -> None:
     own = DeviceProvider("other", GPU, allow=("default",), tolerance=0.5)
     found = own.with_options({"allow": ("record",), "tolerance": None, "strict_fp": True})
     assert found.options == {"allow": ("default",), "tolerance": 0.5, "strict_fp": True}
+
+
+def test_the_kernels_of_a_device_are_locked(
+    registered: Any,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """By a lock of its own, for its target, which the provider has."""
+    graph = layers()
+    found = tw.partition(graph, ["gpu", "tilewright"], PLACED)
+    default: dict[str, Any] = {"allow": ["default"], "jobs": 1}
+    host, device = (tw.freeze(found, target, **default) for target in (HOST, GPU))
+    names = [
+        {kernel for program in lock.programs for kernel in program.kernels}
+        for lock in (host, device)
+    ]
+    assert min(map(len, names)) > 0
+    assert not names[0] & names[1]
+    with pytest.raises(LockError) as refused:
+        built(graph, placement=PLACED, locked=host)
+    assert refused.value.data["provider"] == "gpu"
+    device.write(tmp_path / "gpu.lock")
+    registered(DeviceProvider("gpu", GPU, locked=tmp_path / "gpu.lock"))
+    for options in ({"locked": host}, {"allow": ("default",)}):
+        model = built(graph, placement=PLACED, **options)
+        told: list[Any] = [p.kernels for p in model.evidence.parts if p.provider == "gpu"]
+        kernels = [kernel for evidence in told for kernel in evidence.kernels]
+        assert {kernel.name for kernel in kernels} == names[1]
+        assert all("locked" in kernel.detail for kernel in kernels)
+        for result, wanted in zip(model(rows()), graph.reference(rows()), strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+    registered(DeviceProvider("gpu", GPU, locked=host))
+    with pytest.raises(LockError):
+        built(graph, placement=PLACED)
 
 
 def test_a_device_that_is_none(registered: Any) -> None:  # noqa: F811

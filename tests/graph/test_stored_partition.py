@@ -20,6 +20,7 @@ from tilewright.building.providers import PROVIDERS, register_provider
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.ir import Node
 from tilewright.graph.provider import Provider
+from tilewright.runtime import signing
 from tilewright.runtime.part_loader import LOADERS, Call
 from tilewright.runtime.partition_evidence import PartitionEvidence
 from tilewright.runtime.partitioned import PartitionedModel
@@ -113,6 +114,27 @@ def kept(register: Register) -> Kept:
     provider = Kept("kept")
     register(provider)
     return provider
+
+
+def test_a_signature_covers_the_parts(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are files beside the code, of which the manifest has the digests."""
+    pytest.importorskip("minisign", reason="py-minisign is not installed")
+    path = written(tmp_path / "chain.so")
+    key, public = signing.make_keys(tmp_path / "one.key")
+    tw.sign(path, key)
+    expected = tw.load(path)(x_of())
+    np.testing.assert_array_equal(tw.load(path, keys=[public])(x_of()), expected)
+    kept.store(chain("exp"), Target.parse(TARGET))
+    part = part_path(path, 1)
+    before = part.read_bytes()
+    part.write_bytes(str(int(before) + 1).encode())
+    monkeypatch.setattr(kept, "load", None)  # which nobody calls
+    with pytest.raises(ArtifactError):
+        tw.load(path, keys=[public])
+    with pytest.raises(ArtifactError):
+        tw.sign(path, key)
 
 
 @pytest.mark.parametrize("seed", [*range(8), 14])
