@@ -33,7 +33,7 @@ class CpuRuntime(TargetRuntime):
     """The code of an artifact is a shared library.
 
     That of a model says how many steps are `profiled` if it has functions for a profile. That of
-    artifacts before format 7 says whether it calls `openmp`.
+    object files says whether it calls `openmp`, as libraries before format 7 do.
     """
 
     memory: ClassVar[Memory] = HOST_MEMORY

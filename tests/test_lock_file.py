@@ -187,7 +187,7 @@ def test_near_ties_do_not_change_what_is_built(tmp_path: Path) -> None:
 
     def built(name: str, **options: Any) -> list[bytes]:
         made = tw.build_library(ADD, tmp_path / name, SERIAL, object_file=True, **options)
-        return [path.read_bytes() for path in made.files]
+        return [path.read_bytes() for path in made.files if path.suffix != ".json"]
 
     first, second = (built(f"{n}.o", database=tmp_path / f"{n}.db") for n in times)
     assert first != second

@@ -46,7 +46,7 @@ def library_files(
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
     kernels = [compiled for compiled, _ in programs]
-    code = link(_described(kernels), kernels[0].target, linker)
+    code = link(_described(kernels, linked=True), kernels[0].target, linker)
     return _artifact(programs, File(path, code, 0o777), None, toolchain)
 
 
@@ -62,7 +62,7 @@ def object_files(
     Raises `BuildError` as `library_files` does.
     """
     kernels = [compiled for compiled, _ in programs]
-    code = indexed(_described(kernels), lambda code: read_object(code).defined)
+    code = indexed(_described(kernels, linked=False), lambda code: read_object(code).defined)
     form: Form = "object file" if members(code) == [code] else "archive"
     return _artifact(programs, File(path, code), form, toolchain)
 
@@ -82,8 +82,8 @@ def _artifact(
         return code, *beside, header
     contents = [
         ProgramContent(
-            compiled.signature, _needs(compiled), provenance, compiled.weights, compiled.guards,
-            compiled.partition,
+            compiled.signature, _needs(compiled, linked=form is None), provenance,
+            compiled.weights, compiled.guards, compiled.partition,
         )
         for compiled, provenance in programs
     ]  # fmt: skip
@@ -113,9 +113,10 @@ def _check_names(signature: Signature) -> None:
             )
 
 
-def _needs(compiled: Compiled) -> dict[str, Any]:
+def _needs(compiled: Compiled, *, linked: bool) -> dict[str, Any]:
     """What the runtime of processors asks a manifest for (`TargetRuntime.needs`)."""
-    return {} if compiled.profiled is None else {"profiled": compiled.profiled}
+    needs: dict[str, Any] = {} if compiled.profiled is None else {"profiled": compiled.profiled}
+    return needs | ({"openmp": True} if runs_parallel(compiled) and not linked else {})
 
 
 def _own(compiled: Compiled, symbol: str) -> str:
@@ -155,7 +156,7 @@ def _header(
     return File(path.with_suffix(".h"), text.encode())
 
 
-def _described(programs: Sequence[Compiled]) -> bytes:
+def _described(programs: Sequence[Compiled], *, linked: bool) -> bytes:
     """The object code of programs with the description of each in it."""
     names = Counter(name for compiled in programs for name in _functions(compiled))
     twice = next((name for name, times in names.items() if times > 1), None)
@@ -165,7 +166,9 @@ def _described(programs: Sequence[Compiled]) -> bytes:
             "or of parts of models", twice,
             hint="give a program another name: tw.build_library({'first': ...}, ...)", name=twice,
         )  # fmt: skip
-    return archive([code for compiled in programs for code in members(_described_one(compiled))])
+    return archive(
+        [code for compiled in programs for code in members(_described_one(compiled, linked=linked))]
+    )
 
 
 def _functions(compiled: Compiled) -> Iterator[str]:
@@ -176,11 +179,11 @@ def _functions(compiled: Compiled) -> Iterator[str]:
             yield from part.function.signature.symbols
 
 
-def _described_one(compiled: Compiled) -> bytes:
+def _described_one(compiled: Compiled, *, linked: bool) -> bytes:
     signature, target = compiled.signature, CpuTarget.of(compiled.target)
     _check_names(signature)
     stored = None if compiled.partition is None else compiled.partition[0]
-    text = description(signature, target, target.features, _needs(compiled), stored)
+    text = description(signature, target, target.features, _needs(compiled, linked=linked), stored)
     first, *others = members(compiled.image)
     if others:
         defined = frozenset[str]().union(*(read_object(code).defined for code in others))

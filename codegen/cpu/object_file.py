@@ -5,7 +5,7 @@ All functions raise `ArtifactError` for a damaged file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from . import elf, wasm
@@ -29,12 +29,11 @@ def with_constant(code: bytes, symbol: str, content: bytes) -> bytes | None:
     return elf.with_constant(code, symbol, content)
 
 
-def renamed(code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
+def renamed(code: bytes, names: Mapping[str, str]) -> bytes:
     """The object file with other names of its global symbols, by their old ones.
 
-    What it is linked to does not show those that are renamed, but for the `visible` ones of the new
-    names.
+    What it is linked to does not show those that are renamed.
     """
     if code.startswith(WASM_MARK):
-        return wasm.renamed(code, names, visible)
-    return elf.renamed(code, names, visible)
+        return wasm.renamed(code, names)
+    return elf.renamed(code, names)

@@ -7,7 +7,7 @@ size is checked against the length of the file. Adding and renaming leave the co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...base.errors import ArtifactError
@@ -58,10 +58,10 @@ def with_section(code: bytes, content: bytes) -> bytes:
     return code + _section(SECTION, content)
 
 
-def renamed(code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
+def renamed(code: bytes, names: Mapping[str, str]) -> bytes:
     """The object file with other names of its global symbols, by their old ones.
 
-    Those that are defined are hidden, but for the `visible` ones. Raises `ArtifactError`.
+    Those that are defined are hidden. Raises `ArtifactError`.
     """
     place, (symbols, others) = _linking(code)
     written = bytearray(_number(len(symbols)))
@@ -69,7 +69,7 @@ def renamed(code: bytes, names: Mapping[str, str], visible: Set[str]) -> bytes:
         new = names.get(symbol.name) if symbol.known else None
         flags, name = symbol.flags, symbol.name
         if new is not None:
-            flags |= _NAMED if flags & _UNDEFINED else 0 if new in visible else _HIDDEN
+            flags |= _NAMED if flags & _UNDEFINED else _HIDDEN
             name = new
         written += bytes([symbol.kind]) + _number(flags)
         numbers = b"".join(map(_number, symbol.numbers))

@@ -172,7 +172,7 @@ def start_measuring() -> None:
 
 
 def start_llvm() -> None:
-    emitted = Emitted("", "none", 0, False, frozenset())
+    emitted = Emitted("", "none", 0, 0, False, frozenset())
     checked_code._survive(emitted, CpuTarget.of(resolve("cpu")))
 
 
