@@ -312,13 +312,33 @@ def _gain(gain: Mapping[str, Any] | None) -> str:
     return gain_cell(Gain(**{**gain, "verdict": Verdict(gain["verdict"])}))
 
 
+class ExportFormat(StrEnum):
+    """The formats of an export: JSON lines, and T4, the results format that tuners share."""
+
+    LINES = "lines"
+    T4 = "t4"
+
+
+Format = Annotated[
+    ExportFormat | None,
+    typer.Option("--format", help="By default `t4` if the file is named .t4.json, else `lines`."),
+]
+
+
+def _is_t4(file: str, given: ExportFormat | None) -> bool:
+    return given is ExportFormat.T4 or (given is None and file.endswith(".t4.json"))
+
+
 @app.command()
 def export(
-    file: Annotated[str, typer.Argument(help="`-` is standard output.")], db: Database = "tuning.db"
+    file: Annotated[str, typer.Argument(help="`-` is standard output.")],
+    db: Database = "tuning.db",
+    file_format: Format = None,
 ) -> None:
-    """Write every record as JSON lines."""
+    """Write every record, as JSON lines or as a T4 file."""
     with open_database(db) as database:
-        written = database.export_lines(sys.stdout if file == "-" else file)
+        write = database.export_t4 if _is_t4(file, file_format) else database.export_lines
+        written = write(sys.stdout if file == "-" else file)
     typer.echo(f"{count(written, 'record')} written", err=True)
 
 
@@ -326,14 +346,15 @@ def export(
 def import_records(
     file: Annotated[str, typer.Argument(help="`-` is standard input.")],
     db: Database = "tuning.db",
+    file_format: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Import the records of an export; existing ones do not change."""
     from ..autotune.records import inexact_steps
 
     with open_database(db, create=True) as database:
-        lines = sys.stdin if file == "-" else file
-        new = database.import_lines(lines, inexact=inexact_steps)
+        read = database.import_t4 if _is_t4(file, file_format) else database.import_lines
+        new = read(sys.stdin if file == "-" else file, inexact=inexact_steps)
     print_new(new, as_json)
 
 

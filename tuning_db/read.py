@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
@@ -188,9 +188,10 @@ def get(connection: Connection, kind: type[R], id: str) -> R | None:
     return None if row is None else to_record(kind, row)
 
 
-def every(connection: Connection) -> Iterator[AnyRecord]:
-    """Every record of a database, parents first. Raises `DatabaseError` for a damaged one."""
-    for name, kind in KINDS.items():
+def every(connection: Connection, kinds: Iterable[str] = KINDS) -> Iterator[AnyRecord]:
+    """Every record of some kinds, parents first. Raises `DatabaseError` for a damaged one."""
+    for name in kinds:
+        kind = KINDS[name]
         rows = select(*COLUMNS[name]).order_by(TABLES[name].c.id)
         with connection.execute(rows, execution_options={"yield_per": 1000}) as result:
             yield from (to_record(kind, row) for row in result)

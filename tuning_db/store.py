@@ -19,7 +19,7 @@ from sqlalchemy import URL
 from ..base.display import html
 from ..base.errors import DatabaseError, system_errors
 from ..base.process import InProcess
-from . import json_lines, lookup, pins, removal, sessions
+from . import json_lines, lookup, pins, removal, sessions, t4
 from .arguments import READER, TUNER
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
@@ -336,6 +336,25 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         """
         with self._layers[0].writing(into_file=True) as connection:
             return json_lines.import_lines(connection, file, inexact)
+
+    def export_t4(self, file: Path | IO[str]) -> int:
+        """Write every record (without the layers') as a T4 file; return how many.
+
+        T4 is the results format that tuners share: a result for each measurement, with the trace in
+        its configuration. `import_t4` reads it back without a loss. A path is replaced only when
+        the export is complete.
+        """
+        with self._layers[0].reading() as connection:
+            return t4.export(connection, file)
+
+    def import_t4(self, file: Path | IO[str], *, inexact: Inexact | None = None) -> dict[str, int]:
+        """Take over the records of a T4 file that `export_t4` wrote, as `import_lines` does.
+
+        Raises `DatabaseError` for anything else, the results of other tuners too: they name no
+        program and schedule that could be checked.
+        """
+        with self._layers[0].writing(into_file=True) as connection:
+            return t4.import_t4(connection, file, inexact)
 
     # Upkeep
 
