@@ -18,7 +18,14 @@ from ..tuning_db.values import ComparedSchedule, Json, Outcome, SessionStatus
 from ..tuning_db.views import required_pandas
 from .model.target_model import Roofline
 from .session.events import Trial
-from .session.own_sketches import RuleUse, ScheduleUse, rules_text, schedules_text
+from .session.own_sketches import (
+    HintUse,
+    RuleUse,
+    ScheduleUse,
+    hints_text,
+    rules_text,
+    schedules_text,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -131,6 +138,8 @@ class TuneResult(Hinted):
 
     `schedules` says how each schedule that `tune` was given ranked: the first is `own0`.
 
+    `hints` says what became of the records of other tuners that `tune` was given, `None` if none.
+
     `kept` says in plain words what the database has of an interrupted session, and how to go on.
 
     `pinned` is the schedule (id) that is pinned for the program, `None` if none is: builds take it,
@@ -165,6 +174,7 @@ class TuneResult(Hinted):
     trial_seconds: float | None = None
     rules: Mapping[str, RuleUse] = field(default_factory=dict)
     schedules: Mapping[str, ScheduleUse] = field(default_factory=dict)
+    hints: HintUse | None = None
     kept: str | None = None
     earlier_trials: int = 0
     history: tuple[Trial, ...] = ()
@@ -226,11 +236,13 @@ class TuneResult(Hinted):
         )
         rules = None if own is None else f"rules of your own: {own}"
         schedules = None if given is None else f"schedules of your own: {given}"
+        told = hints_text(self.hints)
+        hints = None if told is None else f"hints: {told}"
         gains = gains_text(self.gains, explained=True)
         if self.best is None:
             head = "no correct candidate" if self.trials else "nothing was measured"
             error = None if self.error is None else f"  last error: {self.error}"
-            lines = [f"{head} {ended}", error if self.trials else None, schedules]
+            lines = [f"{head} {ended}", error if self.trials else None, schedules, hints]
         else:
             best, session = self.best, self.session
             share = f"{self.roofline.seconds / best.seconds:.0%} of the roofline ({self.roofline})"
@@ -242,6 +254,7 @@ class TuneResult(Hinted):
                 instead_text(self.pinned, best.schedule_id),
                 rules,
                 schedules,
+                hints,
             ]
         return [line for line in (*lines, *self.warnings, self.kept) if line]
 

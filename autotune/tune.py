@@ -30,6 +30,7 @@ from .session.tuning_run import TuningRun
 from .show.picture import Pictures
 from .show.progress import each_of, in_notebook, progress_here
 from .tasks import Kernels, tasks, weights_of
+from .tvm_records import HintFiles, read_hints
 
 _log = logging.getLogger(__name__)
 TRIALS = 64
@@ -58,6 +59,7 @@ class _Options(TypedDict, total=False):
     config: TuneConfig | None
     progress: bool
     cluster: Any
+    hints: HintFiles | None
 
 
 @overload
@@ -115,6 +117,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     progress: bool = True,
     background: bool = False,
     cluster: Any = None,
+    hints: HintFiles | None = None,
 ) -> TuneResult | list[TuneResult] | TuningRun[Any, Any]:
     """Search for a fast schedule of `func` on `target` by measuring candidates on this machine.
 
@@ -155,6 +158,11 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     The progress is shown while it lasts: live in a notebook and in a terminal, as lines on the
     standard error elsewhere; `progress=False` shows nothing. A `callback` is called besides.
 
+    `hints` are files of TVM's tuning records (AutoTVM, auto-scheduler, MetaSchedule). Those of a
+    nest of this program's loops and dtypes give the first candidates: of the schedules here those
+    with the nearest tile sizes, at most six. They are measured as any other, and
+    `TuneResult.hints` says what became of them.
+
     With `cluster`, a `dask.distributed.Client` or the address of a scheduler, candidates are
     measured by its workers in place of this machine, and `target` is theirs: `cpu` is the processor
     that they have. Whoever is free gets a batch, drawn by what is known by then.
@@ -169,7 +177,8 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
     events of `events`; an exception of it ends the session and is passed on. The same `seed` gives
     the same search, but not the same measurements.
 
-    Raises `TuningError` for a budget that is none and where a program cannot be measured,
+    Raises `TuningError` for a budget that is none, where a program cannot be measured, and for a
+    file of hints that has something else (`line` in its data),
     `VerifyError` for a program that breaks a rule (reads out of bounds, say), `ScheduleError` where
     no rule makes a schedule for it, `TargetError` for a target that this machine does not run, and
     `DatabaseError`; `ClusterError` for a cluster without workers or scheduler. Of a run in the
@@ -186,6 +195,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
         for program in programs:
             verify(program.func)
         shares = weights_of(weights, len(programs))
+        told = None if hints is None else read_hints(hints)
         farm = None
         if cluster is not None:
             client = cluster
@@ -214,6 +224,7 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             tolerance,
             config or TuneConfig(),
             farm,
+            told,
         )
         run_shows = background and progress and in_notebook()
         pictures = Pictures()

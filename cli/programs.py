@@ -89,6 +89,10 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
             help="The scheduler of a Dask cluster, whose workers measure in place of this machine.",
         ),
     ] = None,
+    hints: Annotated[
+        list[str] | None,
+        typer.Option(help="TVM's tuning records, to begin with what they suggest; repeatable."),
+    ] = None,
     provider: Providers = None,
     place: Placements = None,
     never: Never = None,
@@ -132,6 +136,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
             tolerance=tolerance,
             progress=not as_json,
             cluster=cluster,
+            hints=hints,
         )
         results = found if isinstance(found, list) else [found]
         if as_json:

@@ -124,6 +124,7 @@ def tune_row(result: TuneResult, name: str) -> dict[str, Any]:
         "gains": gains_json(result.gains),
         "own_rules": {name: use._asdict() for name, use in result.rules.items()},
         "own_schedules": {name: use._asdict() for name, use in result.schedules.items()},
+        "hints": None if result.hints is None else result.hints._asdict(),
         "pinned": result.pinned,
         "kept": result.kept,
         "noise": result.noise,

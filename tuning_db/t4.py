@@ -181,12 +181,10 @@ def _result(measured: Measurement, schedule: ScheduleRecord, texts: Mapping[str,
 def _decisions(trace: str) -> dict[str, Json]:
     """The decisions of a trace as parameters, for those who compare configurations."""
     decided: list[Json] = []
-    match parse_trace(trace):
-        case {"steps": list(steps)}:
-            for step in steps:
-                match step:
-                    case {"decision": list(values)}:
-                        decided += values
+    content = parse_trace(trace)
+    for step in content.get("steps", ()) if isinstance(content, dict) else ():
+        found = step.get("decision") if isinstance(step, dict) else None
+        decided += found if isinstance(found, list) else ()
     return {f"decision{n}": value for n, value in enumerate(decided)}
 
 

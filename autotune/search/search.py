@@ -243,6 +243,13 @@ class Search:
             self._add(self._pools[sketch], np.array([row], dtype=np.int64))
             self._first.append((sketch, row))
 
+    def scores(self, sketch: int, rows: Rows) -> np.ndarray:
+        """What the model says of rows of a sketch (position), as log2 of seconds: less is better.
+
+        A penalty for what may fail is part of it.
+        """
+        return self._judged(self._pools[sketch], rows)[-1]
+
     def begin_with_each(self, groups: Iterable[Sequence[int]]) -> None:
         """Put a candidate of one sketch (position) of each group into the first batches.
 
@@ -481,17 +488,23 @@ class Search:
             return
         pool.keys.update(keys)
         new = rows[fresh]
-        features = np.hstack([pool.estimator(new).features, decided(pool.number, new, self._width)])
-        start = self._clock()
-        margin = self.model.margin(features)
-        predicted = self.model.predict(features, margin)
-        scores = predicted + self.model.penalty(features)
-        self.seconds_in_model += self._clock() - start
+        features, margin, predicted, scores = self._judged(pool, new)
         pool.rows = np.concatenate([pool.rows, new])
         pool.features = np.concatenate([pool.features, features])
         pool.margin = np.concatenate([pool.margin, margin])
         pool.predicted = np.concatenate([pool.predicted, predicted])
         pool.scores = np.concatenate([pool.scores, scores])
+
+    def _judged(self, pool: _Pool, rows: Rows) -> tuple[np.ndarray, ...]:
+        """The features, margins, predictions and scores of rows, as a pool has them."""
+        decisions = decided(pool.number, rows, self._width)
+        features = np.hstack([pool.estimator(rows).features, decisions])
+        start = self._clock()
+        margin = self.model.margin(features)
+        predicted = self.model.predict(features, margin)
+        scores = predicted + self.model.penalty(features)
+        self.seconds_in_model += self._clock() - start
+        return features, margin, predicted, scores
 
     def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:
         self._add(pool, pool.space.mutate(self._rng, parents, children))

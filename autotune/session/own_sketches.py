@@ -1,4 +1,4 @@
-"""What users brought into a session, rules and schedules: what became of each."""
+"""What users brought into a session, rules, schedules and hints: what became of each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...base.durations import format_seconds
+from ...base.text import count
+from ...tir.ir import Func
 from ...tuning_db.values import ComparedSchedule, Outcome
 from ..rules.rule import GroupKind, SketchRule
 from ..rules.user_rules import SKETCH_RULES
+from ..search.hints import HintCandidate, hint_candidates, matching
 from ..search.search import Search
 from ..search.sketch import Sketch
+from ..tvm_records import HintRecords
 from .events import Trial
 
 _log = logging.getLogger(__name__)
@@ -166,15 +170,8 @@ class OwnSchedules:
         """What became of each, by the trials of the session, its finals, and the best schedule."""
         if not self._given:
             return {}
-        observed = self._search.observed
-        sketch_of = {o.schedule: o.sketch for o in observed}
-        times = {
-            o.schedule: o.seconds
-            for o in observed
-            if o.outcome is Outcome.OK and o.seconds is not None
-        }
-        times |= {t.schedule: t.seconds for t in trials if t.seconds is not None}
-        times |= {f.schedule: f.seconds for f in finals}
+        sketch_of = {o.schedule: o.sketch for o in self._search.observed}
+        times = _times(self._search, trials, finals)
         order = sorted(times, key=lambda s: (s != best, times[s]))
 
         def use(is_open: bool, sketches: set[int]) -> ScheduleUse:
@@ -210,3 +207,98 @@ def _schedule_text(use: ScheduleUse, trials: int) -> str:
     ratio = "the best" if use.rank == 1 else f"{use.ratio:.3g} times the time of the best"
     time = format_seconds(use.seconds)
     return f"rank {use.rank} of {use.ranked} schedules, {time}, {ratio}{of}{failed}"
+
+
+class HintUse(NamedTuple):
+    """What became of the records of other tuners that `tune` was given as hints.
+
+    Of so many `records`, `matched` are of this program; `skipped` counts, by why, those that say
+    nothing of tile sizes. Their tile sizes gave `candidates`, of
+    which `refitted` have other sizes than the record: the nearest that are legal here. `trials` of
+    the session were of them, `failed` of which have no time. `best` names the record (file and
+    line) of the fastest, `schedule` (id) with `seconds`; `won` says whether it is the best of all,
+    `ratio` is its time over that one's. These are `None` where no candidate has a time.
+    """
+
+    records: int
+    skipped: Mapping[str, int]
+    matched: int
+    candidates: int
+    refitted: int
+    trials: int = 0
+    failed: int = 0
+    best: str | None = None
+    schedule: str | None = None
+    seconds: float | None = None
+    ratio: float | None = None
+    won: bool = False
+
+
+class GivenHints:
+    """The candidates by hints of a program, which a search begins with."""
+
+    def __init__(self, search: Search, func: Func, given: HintRecords) -> None:
+        self._search = search
+        self._given = given
+        matched = matching(given.hints, func)
+        self._matched = len(matched)
+        self._candidates: dict[str, HintCandidate] = {}
+        for candidate in hint_candidates(search, matched) if matched else ():
+            self._candidates[candidate.schedule] = candidate
+            search.begin_with(candidate.trace)
+        if not matched:
+            _log.warning(
+                "%s: none of %s matches it", func.name, count(given.records, "record of hints")
+            )
+
+    def use(
+        self, trials: Sequence[Trial], finals: Sequence[ComparedSchedule], best: str | None
+    ) -> HintUse:
+        """What became of them, by the trials of the session, its finals, and the best schedule."""
+        own = [t for t in trials if t.schedule in self._candidates]
+        changed = sum(not candidate.exact for candidate in self._candidates.values())
+        use = HintUse(
+            self._given.records, self._given.skipped, self._matched, len(self._candidates), changed,
+            len(own), sum(t.seconds is None for t in own),
+        )  # fmt: skip
+        times = _times(self._search, trials, finals)
+        timed = sorted(
+            (s for s in self._candidates if s in times), key=lambda s: (s != best, times[s])
+        )
+        if not timed:
+            return use
+        fastest, hint = timed[0], self._candidates[timed[0]].hint
+        return use._replace(
+            best=f"{hint.file}:{hint.line}",
+            schedule=fastest,
+            seconds=times[fastest],
+            ratio=times[fastest] / times.get(best or "", min(times.values())),
+            won=fastest == best,
+        )
+
+
+def hints_text(use: HintUse | None) -> str | None:
+    """What became of hints, as a phrase; `None` of none."""
+    if use is None:
+        return None
+    matched = f"{use.matched} of {count(use.records, 'record')} match"
+    if not use.candidates:
+        return matched
+    text = f"{matched}, {count(use.candidates, 'candidate')} ({use.refitted} re-fitted)"
+    if use.seconds is None or use.ratio is None:
+        return f"{text}, none has a time"
+    versus = "the best" if use.won else f"{use.ratio:.3g} times the time of the best"
+    return f"{text}; fastest {use.best}: {format_seconds(use.seconds)}, {versus}"
+
+
+def _times(
+    search: Search, trials: Sequence[Trial], finals: Sequence[ComparedSchedule]
+) -> dict[str, float]:
+    """The times of the schedules of a program that have one; those of finals count."""
+    times = {
+        o.schedule: o.seconds
+        for o in search.observed
+        if o.outcome is Outcome.OK and o.seconds is not None
+    }
+    times |= {t.schedule: t.seconds for t in trials if t.seconds is not None}
+    return times | {f.schedule: f.seconds for f in finals}

@@ -40,7 +40,7 @@ from .final_comparison import FinalComparison, Rival, Rivals, WrongResults
 from .finals import Fastest, Finalist
 from .gain import Progress
 from .noise import DriftMonitor, Plausibility, disturbed_finals_text, noise_text, was_disturbed
-from .own_sketches import OwnRules, OwnSchedules
+from .own_sketches import GivenHints, OwnRules, OwnSchedules
 from .recorder import Recorder
 
 _log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ class Tuning:
     creation included, but for what it did while builders worked. This program is `number` of the
     `programs` that share the budget. `tolerance` is the error that is accepted of inexact
     schedules. `rivals` are the schedules that the best has to beat, `own_rules` the rules that
-    users registered, `own_schedules` those that `tune` was given. `earlier_seconds` is the duration
-    of the calls that it resumes.
+    users registered, `own_schedules` and `hints` what `tune` was given. `earlier_seconds` is the
+    duration of the calls that it resumes.
 
     `ended` is why the program gets no more trials, `None` while it may. `progress` is the gain of
     its trials.
@@ -90,6 +90,7 @@ class Tuning:
     rivals: Sequence[Rival] = ()
     own_rules: OwnRules = field(default_factory=OwnRules)
     own_schedules: OwnSchedules | None = None
+    hints: GivenHints | None = None
     earlier_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -233,6 +234,7 @@ class Tuning:
             schedules={}
             if self.own_schedules is None
             else self.own_schedules.uses(self._history, finals, chosen),
+            hints=None if self.hints is None else self.hints.use(self._history, finals, chosen),
             kept=kept,
             pinned=self.recorder.pinned,
         )

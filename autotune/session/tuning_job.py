@@ -31,12 +31,13 @@ from ..search import history, transfer
 from ..search.replay import Replays
 from ..search.search import Search
 from ..tasks import Prepared, Task, prepared_sketches
+from ..tvm_records import HintRecords
 from .budget import Budget, Meter, StopRules
 from .events import Callback
 from .final_comparison import Rival, rivals_of
 from .gain import most_promising, relative_gain
 from .interrupts import Interrupts
-from .own_sketches import OwnRules, OwnSchedules, warn_of_unused
+from .own_sketches import GivenHints, OwnRules, OwnSchedules, warn_of_unused
 from .preparation import Begun, Heartbeats, interrupted_result, started_session, unfinished_session
 from .recorder import Recorder, Subject
 from .session import OutOfTime, Tuning
@@ -60,6 +61,7 @@ class TuningJob:
     config: TuneConfig
     cluster: Cluster | None = None
     """Where candidates are measured; on this machine if it is `None`."""
+    hints: HintRecords | None = None
 
     @property
     def record(self) -> TargetRecord:
@@ -158,6 +160,7 @@ class TuningJob:
                     rivals=start.rivals,
                     own_rules=start.own_rules,
                     own_schedules=start.own_schedules,
+                    hints=start.hints,
                     earlier_seconds=begun[n].seconds,
                 )
             )
@@ -303,8 +306,11 @@ class TuningJob:
             own = enumerate(search.sketches)
             search.begin_with_each([n] for n, sketch in own if sketch.space.initial)
         own_schedules = OwnSchedules(search, program.user_sketches or program.beside)
+        hints = None if self.hints is None else GivenHints(search, program.func, self.hints)
         seconds = meter.elapsed - began
-        return _Start(search, rivals, own_rules, own_schedules, replays, best, len(known), seconds)
+        return _Start(
+            search, rivals, own_rules, own_schedules, hints, replays, best, len(known), seconds
+        )
 
     def _recorder(
         self, subject: Subject, number: int, begun: Sequence[Begun], start: _Start
@@ -351,6 +357,7 @@ class _Start(NamedTuple):
     rivals: Sequence[Rival]
     own_rules: OwnRules
     own_schedules: OwnSchedules
+    hints: GivenHints | None
     replays: Replays
     best: BestResult | None
     known: int
