@@ -22,11 +22,15 @@ class AnyMeasurer(Protocol):
     tick: Callable[[], None]
     timing: bool
     reference_seconds: float | None
-    seconds_building: float
-    seconds_meanwhile: float
     seconds_running: float
     seconds_waiting: float
     environment: str | None
+
+    @property
+    def seconds_building(self) -> float: ...
+
+    @property
+    def seconds_meanwhile(self) -> float: ...
 
     @property
     def width(self) -> int:

@@ -12,16 +12,14 @@ from __future__ import annotations
 import logging
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Self, TypeGuard
+from typing import Self
 
 from ...base.errors import TilewrightError, TuningError
 from ...codegen.calling_convention import signature_of
-from ...codegen.compiled import Launch
 from ...codegen.generator import generator_for
 from ...runtime.measure.comparison import CheckResult
 from ...target import Target
@@ -30,26 +28,22 @@ from ...tuning_db.outcome import Outcome
 from .any_measurer import Numbered
 from .interchange import reference_program
 from .measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
+from .program_builds import ProgramBuilds, failed, is_ok
 from .program_text import program_fields
 from .protocol import Message
 from .reference import new_memory
 from .worker_pool import (
-    Builds,
     Built,
     Handshake,
-    OtherWork,
     Requeue,
-    SupervisedWorker,
     WorkerPool,
     describe,
     was_killed,
 )
-from .worker_process import Died, Reply, Worker, turn
+from .worker_process import Reply, turn
 
 _log = logging.getLogger(__name__)
 _RUNNING_REFERENCE = "running the unscheduled program"
-_ENOUGH = 8
-"""Builds after which it is known how long they take."""
 
 
 class Measurer:
@@ -79,8 +73,6 @@ class Measurer:
     ) -> None:
         self.config = config or MeasureConfig()
         self.reference_seconds: float | None = None
-        self.seconds_building = 0.0
-        self.seconds_meanwhile = 0.0
         self.seconds_running = 0.0
         self.seconds_waiting = 0.0
         self.timing = False
@@ -89,12 +81,13 @@ class Measurer:
         self.tick: Callable[[], None] = lambda: None
         self._tolerance = tolerance
         self._outputs = new_memory(signature_of(func))
-        self._build_seconds: list[float] = []
         self._rounding: list[list[float]] | None = None
         self._no_rounding: str | None = None
         self._workers = WorkerPool(target, self.config) if workers is None else workers
         self._func, self._target = func, target
-        self._program = {"do": "program", **program_fields(func, target)}
+        program = program_fields(func, target)
+        self._builds = ProgramBuilds(program, self._workers)
+        self._program = {"do": "program", **program}
         self._on_device = generator_for(target).on_device
         self._runner = self._workers.runner
         self._runner.inherit(self._outputs)
@@ -102,7 +95,7 @@ class Measurer:
     def __enter__(self) -> Self:
         """Start the processes; they get ready while the caller goes on."""
         try:
-            self._workers.open(self._handshakes_of_builder, self._handshakes_of_runner)
+            self._workers.open(self._builds.handshakes, self._handshakes_of_runner)
         except BaseException:
             self.close()
             raise
@@ -123,6 +116,14 @@ class Measurer:
         """The ids of the worker processes, the runner's first."""
         return [s.worker.process.pid for s in self._workers.workers]
 
+    @property
+    def seconds_building(self) -> float:
+        return self._builds.seconds_building
+
+    @property
+    def seconds_meanwhile(self) -> float:
+        return self._builds.seconds_meanwhile
+
     def measure(
         self,
         requests: Sequence[BuildRequest],
@@ -136,7 +137,13 @@ class Measurer:
         while builders work; all of it is done before anything is timed on this machine's
         processors.
         """
-        for number, built in enumerate(self._to_time(requests, meanwhile)):
+        yield from self.time(self._to_time(requests, meanwhile), best_seconds)
+
+    def time(
+        self, candidates: Iterable[Built | MeasureResult], best_seconds: float | None
+    ) -> Iterator[Numbered]:
+        """As `measure`, of what is built already."""
+        for number, built in enumerate(candidates):
             if isinstance(built, MeasureResult):
                 yield number, built
                 continue
@@ -163,33 +170,7 @@ class Measurer:
         self, requests: Sequence[BuildRequest], meanwhile: Iterable[None]
     ) -> Iterator[Built | MeasureResult]:
         """Compile schedules; each, in order, as soon as it is. Builders go on meanwhile."""
-        work = OtherWork(meanwhile)
-        self._runner.take_up(self._handshakes_of_runner)
-        builds = Builds(self._workers.builders, requests, self._ask_builder, self._hear_built)
-        try:
-            for number in range(len(requests)):
-                began, before = time.monotonic(), work.seconds
-                while number not in builds.results:
-                    builds.hear(self.tick, work.step)
-                if not builds.at_work:
-                    work.finish()
-                self.seconds_building += time.monotonic() - began - (work.seconds - before)
-                yield builds.results[number]
-                builds.hear(self.tick, wait=False)
-        finally:
-            self.seconds_meanwhile += work.seconds
-            builds.give_up()
-
-    def _ask_builder(self, supervised: SupervisedWorker, request: BuildRequest) -> Worker:
-        supervised.take_up(self._handshakes_of_builder)
-        message = Message({"do": "build", "trace": request.trace})
-        return supervised.ask(message, self._build_timeout())
-
-    def _hear_built(self, answer: Reply, request: BuildRequest) -> Built | MeasureResult:
-        built = _built(answer, request.error_factor)
-        if isinstance(built, Built):
-            self._build_seconds.append(built.seconds)
-        return built
+        return self._builds.each(requests, meanwhile, self.tick)
 
     def run(self, built: Built, best_seconds: float | None = None) -> MeasureResult:
         """Time a compiled candidate, and check it if it beats `best_seconds`."""
@@ -205,8 +186,8 @@ class Measurer:
         verdict = self._check(kernel)
         if isinstance(verdict, CheckResult):
             return verdict
-        failed = _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
-        return CheckResult(False, float("inf"), 0.0, failed.error)
+        error = failed(verdict, Outcome.RUN_TIMEOUT, "checking it").error
+        return CheckResult(False, float("inf"), 0.0, error)
 
     def interleave(self, kernels: Sequence[Kernel], rounds: int) -> list[tuple[float, ...]] | None:
         """Interleaved samples of kernels, in seconds per call; `None` if one of them fails.
@@ -240,15 +221,15 @@ class Measurer:
     def _run(self, kernel: Kernel, best_seconds: float | None) -> MeasureResult:
         fields = {"do": "run", **kernel.form(), "timing": self.config.timing(best_seconds)}
         answer = self._ask_runner(Message(fields, kernel.image), self._patience(best_seconds))
-        if not _is_ok(answer):
-            return _failed(answer, Outcome.RUN_TIMEOUT, "running it")
+        if not is_ok(answer):
+            return failed(answer, Outcome.RUN_TIMEOUT, "running it")
         timed = answer.fields
         seconds: float = timed["seconds"]
         check = None
         if best_seconds is None or seconds < best_seconds:
             verdict = self._check(kernel)
             if not isinstance(verdict, CheckResult):
-                return _failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
+                return failed(verdict, Outcome.RUN_TIMEOUT, "checking it")
             if not verdict.passed:
                 return MeasureResult(Outcome.WRONG_RESULT, error=verdict.error, check=verdict)
             check = verdict
@@ -278,7 +259,7 @@ class Measurer:
         if self._rounding is not None or self._no_rounding is not None:
             return
         answer = self._ask_runner(Message({"do": "rounding"}), self.config.reference_timeout)
-        if _is_ok(answer):
+        if is_ok(answer):
             self._rounding = answer.fields["errors"]
             return
         failed = answer.fields.get("error") if isinstance(answer, Message) else describe(answer)
@@ -293,7 +274,7 @@ class Measurer:
             "rounding": self._rounding,
         }
         answer = self._ask_runner(Message(fields, kernel.image), self.config.run_timeout)
-        if not _is_ok(answer):
+        if not is_ok(answer):
             return answer
         return CheckResult.from_json(answer.fields["check"])
 
@@ -327,20 +308,6 @@ class Measurer:
         if known is None:
             return config.run_timeout
         return min(config.run_timeout, max(config.run_grace, config.patience * known))
-
-    def _build_timeout(self) -> float:
-        """The time limit of compiling a candidate, by the median of those before it."""
-        config = self.config
-        if len(self._build_seconds) < _ENOUGH:
-            return config.build_timeout
-        usual = config.build_patience * statistics.median(self._build_seconds)
-        return min(config.build_timeout, max(config.build_grace, usual))
-
-    def _handshakes_of_builder(self) -> list[Handshake]:
-        memory = self.config.build_memory
-        modules = [*self._program["modules"], *self._workers.modules]
-        fields = {**self._program, "memory": memory, "modules": modules}
-        return [Handshake(Message(fields), self.config.start_timeout, "starting a builder")]
 
     def _handshakes_of_runner(self) -> list[Handshake]:
         fields = {
@@ -379,29 +346,3 @@ class Measurer:
                 "host: %s",
                 answer.fields["not_sampled"],
             )
-
-
-def _is_ok(reply: Reply) -> TypeGuard[Message]:
-    return isinstance(reply, Message) and reply.fields.get("outcome") == Outcome.OK
-
-
-def _built(answer: Reply, error_factor: float) -> Built | MeasureResult:
-    if not _is_ok(answer):
-        return _failed(answer, Outcome.BUILD_TIMEOUT, "building it")
-    fields = answer.fields
-    launches = tuple(map(Launch.from_json, fields["launches"]))
-    kernel = Kernel(answer.data, launches, fields["signature"], error_factor, fields["resources"])
-    return Built(kernel, answer.fields["seconds"])
-
-
-def _failed(reply: Reply, late: Outcome, doing: str) -> MeasureResult:
-    """The outcome and reason of a candidate that failed; `late` if it took too long."""
-    if isinstance(reply, Message):
-        if "outcome" not in reply.fields:
-            raise TuningError("{0} failed: {1}", doing, reply.fields.get("error"))
-        return MeasureResult(Outcome(reply.fields["outcome"]), error=str(reply.fields["error"]))
-    again = ", twice" if was_killed(reply) else ""
-    text = f"{doing}{again}: {describe(reply)}"
-    if isinstance(reply, Died):
-        late = Outcome.OUT_OF_MEMORY if reply.out_of_memory else Outcome.CRASH
-    return MeasureResult(late, error=text)

@@ -37,7 +37,7 @@ class WorkerPool:
     """
 
     def __init__(self, target: Target, config: MeasureConfig, modules: Sequence[str] = ()) -> None:
-        self.modules = (*outside_modules(target), *modules)
+        self.config, self.modules = config, (*outside_modules(target), *modules)
         generator = generator_for(target)
         own = dict[str, str]()
         self._folder: Path | None = None
