@@ -18,7 +18,8 @@ from ..tir.verify import verify
 from ..tuning_db.arguments import opened
 from ..tuning_db.journal import journalled
 from ..tuning_db.store import DatabaseOrPath
-from .cluster.cluster import Cluster, connected
+from .cluster.cluster import Cluster
+from .cluster.scheduler import connected
 from .config import TuneConfig
 from .measure.numeric_check import require_tolerance
 from .result import BestResult, TuneResult

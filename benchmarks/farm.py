@@ -36,8 +36,8 @@ from rich.table import Column, Table
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.cluster import station
-from tilewright.autotune.cluster.cluster import RESOURCE
-from tilewright.autotune.cluster.measurer import PART
+from tilewright.autotune.cluster.cluster import Role
+from tilewright.autotune.cluster.stream import PART
 from tilewright.autotune.model import samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, named
 from tilewright.autotune.model.target_model import model_for
@@ -280,7 +280,7 @@ def real(func: Func, workers: Sequence[int], seconds: float, trials: int) -> Non
             distributed.LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
-                resources={RESOURCE: 1},
+                resources={Role.RUN.value: 1},
                 dashboard_address=":0",
             ) as local,
             distributed.Client(local, set_as_default=False) as client,

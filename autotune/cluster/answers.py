@@ -1,4 +1,4 @@
-"""What is sent to workers of a cluster and what they answer: JSON texts, read with distrust.
+"""What workers of a cluster answer: messages, read with distrust.
 
 An answer is a record from elsewhere. It has to be that of its request, and every number in it one
 that a measurement may have; else its worker is not believed any more.
@@ -6,22 +6,22 @@ that a measurement may have; else its worker is not believed any more.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Annotated, Any, TypeVar
 
-from ...base.checked_json import at_most, digest_of, parse_json, read
+from ...base.checked_json import at_most, digest_of, read
 from ...base.errors import TilewrightError, TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...runtime.measure.results import PlainCheck, Seconds
 from ...target import Target
 from ...tuning_db.codec import check
 from ...tuning_db.values import Environment, Outcome
+from ..measure import protocol
 from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 
-MAX_TEXT = 32 << 20
 MAX_SAMPLES = 10_000
 Samples = Annotated[tuple[Seconds, ...], at_most(MAX_SAMPLES, "samples")]
 Text = Annotated[str, at_most(100_000, "characters")]
@@ -32,16 +32,24 @@ T = TypeVar("T")
 class Hello:
     """What a worker says of itself: its versions, target and machine.
 
-    `target` is the text of the resolved target, `machine` the facts by which times are compared
-    (`CodeGenerator.timed_there`), `facts` are those of an `Environment`.
+    `target` is the text of the resolved target, `code` that of what its code is compiled for,
+    `machine` the facts by which times are compared (`CodeGenerator.timed_there`), `facts` are those
+    of an `Environment`. Of a builder both are empty.
     """
 
     request: str
     version: Text
     generation: Text
+    architecture: Text
     target: Text
+    code: Text
     machine: Mapping[str, Any]
     facts: Mapping[str, Any]
+
+    @property
+    def made_with(self) -> tuple[str, str]:
+        """The version of this package there, and the generation of its compiler."""
+        return self.version, self.generation
 
     def environment(self) -> Environment:
         """The record of the machine now. Raises `DatabaseError` for facts that none has."""
@@ -149,27 +157,32 @@ class _Failed:
     error: Text
 
 
-def parse(kind: type[T], text: object, request: str) -> T:
+def parse(kind: type[T], answer: object, request: str) -> T:
     """The answer to a request (its text). Raises `TuningError` for anything else.
 
     So it does where the worker says that it cannot do it.
     """
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        raise TuningError("no answer, but a {0}", type(text).__name__)
-    try:
-        data = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise TuningError("no JSON text: {0}", error) from error
-    if not isinstance(data, dict) or data.get("request") != digest_of(request):
+    return read(kind, received(answer, request).fields, "answer", TuningError)
+
+
+def received(answer: object, request: str) -> protocol.Message:
+    """The message that answers a request. Raises `TuningError` as `parse` does."""
+    if not isinstance(answer, bytes):
+        raise TuningError("no answer, but a {0}", type(answer).__name__)
+    stream = BytesIO(answer)
+    message = protocol.read(stream)
+    if message is None or stream.read(1):
+        raise TuningError("no message, or more than one")
+    if message.fields.get("request") != digest_of(request):
         raise TuningError("the answer to another request")
-    if "error" in data:
-        raise TuningError("{0}", read(_Failed, data, "answer", TuningError).error)
-    return read(kind, data, "answer", TuningError)
+    if "error" in message.fields:
+        raise TuningError("{0}", read(_Failed, message.fields, "answer", TuningError).error)
+    return message
 
 
-def answer(request: str, fields: Mapping[str, Any]) -> str:
-    """The text of an answer to a request."""
-    return json.dumps({"request": digest_of(request), **fields}, allow_nan=False)
+def answered(request: str, fields: Mapping[str, Any], data: bytes = b"") -> bytes:
+    """An answer to a request."""
+    return protocol.encode(protocol.Message({"request": digest_of(request), **fields}, data))
 
 
 UNBELIEVED = (TilewrightError, ValueError, TypeError, KeyError, OverflowError)

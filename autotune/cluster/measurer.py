@@ -1,22 +1,21 @@
 """Measuring the schedules of a program on the workers of a cluster, as `Measurer` does it here.
 
-Each worker builds and times its part of a batch. All of them also time one kernel, the sentinel,
-before and after it: a worker on which that takes much longer than on others, or whose times of it
-differ, is slow or disturbed. Its part is given to others, and it is set aside. Finals are held by
-one worker, on which the sentinel is fastest: interleaved times are comparable.
+A batch is divided into parts. Builders compile them, where there are any, ahead of the runners;
+else each runner builds its own. All runners also time one kernel, the sentinel, before and after a
+part: one on which that takes much longer than on others, or whose times of it differ, is slow or
+disturbed. Its part is given to others, and it is set aside. Finals are held by one worker, on which
+the sentinel is fastest: interleaved times are comparable.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from ...base.durations import format_ratio
 from ...base.errors import TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...tir.ir import Func
@@ -25,17 +24,23 @@ from ..measure.any_measurer import Numbered
 from ..measure.measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from ..measure.program_text import program_fields
 from ..measure.worker_pool import Built
-from .answers import Checked, Interleaved, Measured, parse
-from .cluster import Cluster, Disturbed, Done, Job, Worker
+from .answers import Checked, Interleaved, Measured, parse, received
+from .cluster import Cluster, Role, Worker
+from .code import Compiled, pack, unpack
+from .dispatch import Disturbed, Done, Job, Once, do
+from .sentinels import Sentinels
+from .stream import Stream
 
-PART = 8
-"""Candidates that a worker gets at a time, at most."""
-SLOW = 2.0
-"""A worker whose sentinel takes so many times as long is slow; as for `noise.DISTURBED`."""
 SENTINEL_SECONDS = 0.05
 """A sentinel takes less than that: it is timed before and after each part."""
 _WALL = 4.0
 """Seconds by the clock for each second of the limits, which are of processor time."""
+
+
+class _Codes(NamedTuple):
+    """What builders made of a part."""
+
+    compiled: list[Compiled]
 
 
 class ClusterMeasurer:
@@ -83,8 +88,8 @@ class ClusterMeasurer:
 
     @property
     def width(self) -> int:
-        """How many workers measure."""
-        return max(1, len(self._cluster.workers))
+        """How many workers measure, or build for those that do: the more of the two."""
+        return max(1, *(len(self._cluster.of(role)) for role in Role))
 
     def measure(
         self,
@@ -112,39 +117,50 @@ class ClusterMeasurer:
         """
         best, requests = best_seconds, list(first)
 
-        def ask(numbers: Sequence[int]) -> str:
+        def ask(numbers: Sequence[int]) -> tuple[str, bytes]:
             sentinel = None if self._sentinel is None else list(self._sentinel)
-            return self._request(
-                "measure",
-                [requests[n] for n in numbers],
-                best_seconds=best,
-                sentinel=sentinel,
-            )
+            part = [requests[n] for n in numbers]
+            codes, data = pack(part, compiled) if (compiled := stream.code(numbers)) else ([], b"")
+            more = {"best_seconds": best, "sentinel": sentinel, "codes": codes}
+            return self._request("measure", part, **more), data
 
-        def read(worker: Worker, numbers: Sequence[int], text: object, request: str) -> Measured:
-            found = parse(Measured, text, request)
+        def read(worker: Worker, numbers: Sequence[int], answer: object, request: str) -> Measured:
+            found = parse(Measured, answer, request)
             found.require([requests[n] for n in numbers])
             slow = self._sentinels.note(worker, found.sentinel)
             if slow is not None and len(self._cluster.workers) > 1:
                 raise Disturbed(slow)
             return found
 
-        def jobs() -> Iterator[Job]:
-            begin, end, workers = 0, len(requests), self.width
-            while True:
-                size = max(1, min(PART, -(-(end - begin) // workers)))
-                for n in range(begin, max(end, begin + 1), size):  # the reference alone, if none
-                    part = range(n, min(n + size, end))
-                    yield Job(part, ask, read, self._limit(len(part)))
-                began = time.monotonic()
-                begin, workers = end, self._cluster.free
-                requests.extend(more(PART * workers))
-                end = len(requests)
-                self._asking += time.monotonic() - began
-                if end == begin:
-                    return
+        def run(numbers: Sequence[int]) -> Job:
+            return Job(numbers, ask, read, self._limit(len(numbers)))
 
-        for each in self._timed(self._cluster.do(jobs(), self._tick(meanwhile))):
+        def build(numbers: Sequence[int]) -> Job:
+            def ask(numbers: Sequence[int]) -> tuple[str, bytes]:
+                return self._request("build", [requests[n] for n in numbers]), b""
+
+            def read(_: Worker, numbers: Sequence[int], answer: object, asked: str) -> _Codes:
+                message = received(answer, asked)
+                part = [requests[n] for n in numbers]
+                codes = message.fields.get("codes")
+                return _Codes(unpack(codes, message.data, part, self._cluster.code))
+
+            limit = self._limit(len(numbers))
+            return Job(numbers, ask, read, limit, role=Role.BUILD, otherwise=run)
+
+        def draw(count: int) -> int:
+            began = time.monotonic()
+            new = more(count)
+            requests.extend(new)
+            self._asking += time.monotonic() - began
+            return len(new)
+
+        stream = Stream(self._cluster, len(requests), draw, build=build, run=run)
+        for each in self._timed(do(self._cluster, stream, self._tick(meanwhile))):
+            if isinstance(each.answer, _Codes):
+                yield from stream.built(each.job.numbers, each.answer.compiled)
+                continue
+            stream.done(each.job.numbers)
             for number, result in self._results(each, requests):
                 yield number, result
                 seconds = result.seconds
@@ -166,8 +182,8 @@ class ClusterMeasurer:
         def read(_: Worker, __: Sequence[int], text: object, asked: str) -> CheckResult:
             return CheckResult.from_json(vars(parse(Checked, text, asked).check))
 
-        job = Job([0], lambda _: self._request("check", [request]), read, self._limit(1))
-        (done,) = self._timed(self._cluster.do([job], self.tick))
+        job = Job([0], lambda _: (self._request("check", [request]), b""), read, self._limit(1))
+        (done,) = self._timed(do(self._cluster, Once(job), self.tick))
         if done.answer is None:
             return CheckResult(False, float("inf"), 0.0, _lost_text(done, self._cluster))
         result: CheckResult = done.answer
@@ -190,12 +206,12 @@ class ClusterMeasurer:
         worker = self._fastest()
         job = Job(
             [0],
-            lambda _: self._request("interleave", requests, rounds=rounds),
+            lambda _: (self._request("interleave", requests, rounds=rounds), b""),
             read,
             self._limit(len(requests)) + 10 * rounds * len(requests) * self.config.sample_seconds,
             on=worker,
         )
-        (done,) = self._timed(self._cluster.do([job], self.tick))
+        (done,) = self._timed(do(self._cluster, Once(job), self.tick))
         self._note(done.worker)
         self.environment = done.worker.environment.id
         rows: list[tuple[float, ...]] | None = done.answer
@@ -230,9 +246,10 @@ class ClusterMeasurer:
 
     def _note(self, worker: Worker) -> None:
         """Keep the record of a worker's machine."""
-        if worker.environment.id not in self._kept:
-            self._keep(worker.environment)
-            self._kept.add(worker.environment.id)
+        environment = worker.environment
+        if environment.id not in self._kept:
+            self._keep(environment)
+            self._kept.add(environment.id)
 
     def _fastest(self) -> Worker:
         """The worker that holds the finals: the one of before, else the calmest one."""
@@ -274,32 +291,7 @@ class ClusterMeasurer:
             yield each
 
 
-class Sentinels:
-    """The times of one kernel on each worker."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[Worker, float] = {}
-
-    def seconds(self, worker: Worker) -> float:
-        """The last time on a worker; infinite while there is none."""
-        return self._seconds.get(worker, float("inf"))
-
-    def note(self, worker: Worker, samples: Sequence[Sequence[float]]) -> str | None:
-        """Keep the samples of before and after a part; return why it should be set aside."""
-        times = [statistics.median(row) for row in samples if row]
-        if not times:
-            return None
-        others = [seconds for w, seconds in self._seconds.items() if w is not worker]
-        self._seconds[worker] = max(times)
-        if max(times) >= SLOW * min(times):
-            ratio = format_ratio(max(times) / min(times))
-            return f"it is disturbed: the sentinel kernel took {ratio} times as long meanwhile"
-        if others and max(times) >= SLOW * (usual := statistics.median_low(others)):
-            ratio = format_ratio(max(times) / usual)
-            return f"it is slow: the sentinel kernel takes {ratio} times as long as elsewhere"
-        return None
-
-
 def _lost_text(done: Done, cluster: Cluster) -> str:
     name = cluster.named(done.worker.address)
-    return f"the worker that measured it was lost, twice; the last was {name}"
+    doing = "built" if done.job.role is Role.BUILD else "measured"
+    return f"the worker that {doing} it was lost, twice; the last was {name}"

@@ -1,70 +1,117 @@
 """What a worker of a cluster runs: the functions that Dask calls there, by name.
 
-A worker is a machine. One thread of it owns the processes that build and run candidates, those of a
-session on this machine (`measurer.py`); they end when nothing was asked for some time, and with the
-worker. Requests and answers are the JSON texts of `answers.py`.
+A worker is a machine that runs candidates, or a process that builds them. One thread of it owns the
+processes that do so, those of a session on this machine (`measurer.py`, `program_builds.py`); they
+end when nothing was asked for some time, and with the worker. Requests are JSON texts, beside which
+code may come; answers are the messages of `answers.py`.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...base.checked_json import digest_of
-from ...base.errors import TilewrightError, TuningError
+from ...base.errors import TargetError, TilewrightError, TuningError
+from ...codegen.build import compiled_target
 from ...codegen.detect import check_runnable, resolve
+from ...codegen.generator import generator_for
 from ...runtime.target_runtime import runtime_for
 from ...target import Target
 from ..measure.measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from ..measure.measurer import Measurer
+from ..measure.program_builds import ProgramBuilds
 from ..measure.program_text import parse_program
 from ..measure.worker_pool import Built, WorkerPool
 from ..records import environment_record, toolchain_record
-from .answers import CandidateAnswer, answer
+from .answers import CandidateAnswer, answered
+from .code import Compiled, pack, unpack
 
 IDLE = 60.0
 """Seconds after which the processes of a program end that nothing is asked of."""
 KEPT = 64
 """Kernels of a program that are kept to be timed again."""
 SENTINEL_ROUNDS = 5
+DECLARED = "tilewright.target"
+"""The setting of Dask that names the target which a worker is for."""
+Fields: TypeAlias = dict[str, Any]
 
 
-def describe(request: str) -> str:
-    """Who this worker is, for a target (`{"target": "cpu"}`)."""
-    return _answered(request, lambda: _described(json.loads(request)["target"]))
+def describe(request: str) -> bytes:
+    """Who this worker is: `{"target": "cpu", "among": []}`; of a builder `{"builds": target}`."""
+    return _answered(request, lambda: (_described(json.loads(request)), b""))
 
 
-def perform(request: str) -> str:
-    """Measure, check or interleave candidates of a program."""
-    return _station().do(request)
+def perform(request: str, data: bytes = b"") -> bytes:
+    """Build, measure, check or interleave candidates of a program; `data` is their code."""
+    return _station().do(request, data)
 
 
-def _described(text: str) -> dict[str, Any]:
-    target = resolve(text)
-    check_runnable(target)
+def _described(fields: Fields) -> Fields:
+    builds = "builds" in fields
+    target = Target.from_json(fields["builds"]) if builds else served(fields)
     tools, runtime = toolchain_record(target), runtime_for(target)
     return {
         "version": tools.versions["tilewright"],
         "generation": tools.generation,
+        "architecture": platform.machine(),
         "target": str(target),
-        "machine": {**runtime.machine(), **runtime.conditions()},
-        "facts": environment_record(target).facts,
+        "code": str(target if builds else compiled_target(target)),
+        "machine": {} if builds else {**runtime.machine(), **runtime.conditions()},
+        "facts": {} if builds else environment_record(target).facts,
     }
 
 
-def _answered(request: str, work: Callable[[], dict[str, Any]]) -> str:
+def served(fields: Fields) -> Target:
+    """The target of a session that this worker is for. Raises `TargetError` if it is not.
+
+    A worker may declare it. One that does not serves the first of the session's whose processor it
+    is, else the first whose code it runs.
+    """
+    import dask.config
+
+    wanted, declared = fields["target"], dask.config.get(DECLARED, None)
+    if declared is not None:
+        own: Target = resolve(str(declared))
+        if wanted != own.kind and str(resolve(wanted)) != str(own):
+            raise TargetError("it is for {0}", own)
+        check_runnable(own)
+        return own
+    check_runnable(resolve(wanted))
+    runs = [t for t in fields["among"] or [wanted] if _runs(t)]
+    serves = next((t for t in runs if _is_here(resolve(t))), runs[0])
+    if serves != wanted:
+        raise TargetError("it measures for {0}", serves)
+    return resolve(wanted)
+
+
+def _runs(text: str) -> bool:
+    try:
+        check_runnable(resolve(text))
+    except TilewrightError:
+        return False
+    return True
+
+
+def _is_here(target: Target) -> bool:
+    return str(generator_for(target).timed_on(target)) == str(target)
+
+
+def _answered(request: str, work: Callable[[], tuple[Fields, bytes]]) -> bytes:
     """The answer, also where something failed: exceptions would be sent as pickles."""
     try:
-        return answer(request, work())
+        return answered(request, *work())
     except TilewrightError as error:
-        return answer(request, {"error": str(error)})
+        return answered(request, {"error": str(error)})
     except Exception as error:  # noqa: BLE001 - a defect here is for whoever asks
-        return answer(request, {"error": f"{type(error).__name__}: {error}"})
+        return answered(request, {"error": f"{type(error).__name__}: {error}"})
 
 
 @cache
@@ -73,15 +120,15 @@ def _station() -> _Station:
 
 
 class _Station:
-    """The thread that measures, one request after the other."""
+    """The thread that works, on one request after the other."""
 
     def __init__(self) -> None:
-        self._requests = SimpleQueue[tuple[str, SimpleQueue[str]]]()
+        self._requests = SimpleQueue[tuple[str, bytes, SimpleQueue[bytes]]]()
         threading.Thread(target=self._run, name="tilewright-station", daemon=True).start()
 
-    def do(self, request: str) -> str:
-        place = SimpleQueue[str]()
-        self._requests.put((request, place))
+    def do(self, request: str, data: bytes) -> bytes:
+        place = SimpleQueue[bytes]()
+        self._requests.put((request, data, place))
         return place.get()
 
     def _run(self) -> None:
@@ -89,60 +136,89 @@ class _Station:
             name, program = "", None
             while True:
                 try:
-                    request, place = self._requests.get(timeout=IDLE if program else None)
+                    request, data, place = self._requests.get(timeout=IDLE if program else None)
                 except Empty:
                     stack.close()
                     program = None
                     continue
 
-                def work(request: str = request) -> dict[str, Any]:
+                def work(request: str = request, data: bytes = data) -> tuple[Fields, bytes]:
                     nonlocal name, program
                     fields = json.loads(request)
+                    kind = _Builder if fields["do"] == "build" else _Program
                     new = digest_of(fields["program"])
-                    if program is None or name != new:
+                    if program is None or name != new or type(program) is not kind:
                         stack.close()
                         program = None
-                        program = stack.enter_context(_Program(fields["program"]))
+                        program = kind(fields["program"])
+                        stack.callback(program.close)
+                        program.open()
                         name = new
-                    return program.answer(fields)
+                    return program.answer(fields, data)
 
                 place.put(_answered(request, work))
+
+
+class _Builder:
+    """A program with a process that builds its candidates."""
+
+    def __init__(self, fields: Fields) -> None:
+        config = replace(MeasureConfig(**fields["config"]), builders=1)
+        target = Target.from_json(fields["target"])
+        self._pool = WorkerPool(target, config, fields["step_modules"])
+        self._builds = ProgramBuilds(fields, self._pool)
+
+    def open(self) -> None:
+        self._pool.open(self._builds.handshakes)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def answer(self, fields: Fields, _: bytes) -> tuple[Fields, bytes]:
+        requests = _requests(fields)
+        codes, data = pack(requests, list(self._builds.each(requests)))
+        return {"codes": codes}, data
 
 
 class _Program:
     """A program with its measurer, and kernels of it."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(self, fields: Fields) -> None:
         func, target = parse_program(fields), Target.from_json(fields["target"])
         config = MeasureConfig(**fields["config"])
         pool = WorkerPool(target, config, fields["step_modules"])
         self._measurer = Measurer(func, target, config, workers=pool, tolerance=fields["tolerance"])
+        self._code = str(compiled_target(target))
         self._kernels: dict[str, Kernel] = {}
 
-    def __enter__(self) -> _Program:
+    def open(self) -> None:
         self._measurer.__enter__()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._measurer.close()
 
-    def answer(self, fields: dict[str, Any]) -> dict[str, Any]:
-        requests = [BuildRequest(*pair) for pair in fields["requests"]]
+    def answer(self, fields: Fields, data: bytes) -> tuple[Fields, bytes]:
+        requests = _requests(fields)
         if fields["do"] == "interleave":
             kernels = self._built(requests)
             rows = None if kernels is None else self._measurer.interleave(kernels, fields["rounds"])
-            return {"samples": rows}
+            return {"samples": rows}, b""
         if fields["do"] == "check":
             kernels = self._built(requests)
             if kernels is None:
                 raise TuningError("the candidate does not build any more")
-            return {"check": self._measurer.check(kernels[0]).to_json()}
-        return self._measure(requests, fields)
+            return {"check": self._measurer.check(kernels[0]).to_json()}, b""
+        codes = fields["codes"]
+        known = unpack(codes, data, requests, self._code) if codes else None
+        return self._measure(requests, known, fields), b""
 
-    def _measure(self, requests: Sequence[BuildRequest], fields: dict[str, Any]) -> dict[str, Any]:
+    def _measure(
+        self, requests: Sequence[BuildRequest], known: list[Compiled] | None, fields: Fields
+    ) -> Fields:
         before = self._sentinel(fields["sentinel"])
         found: dict[int, MeasureResult] = {}
-        for number, result in self._measurer.measure(requests, fields["best_seconds"]):
+        candidates = self._measurer.build(requests) if known is None else known
+        for number, result in self._measurer.time(candidates, fields["best_seconds"]):
             found[number] = result
             if result.kernel is not None:
                 self._keep(requests[number], result.kernel)
@@ -174,3 +250,7 @@ class _Program:
     def _keep(self, request: BuildRequest, kernel: Kernel) -> None:
         self._kernels.pop(request.trace, None)
         self._kernels[request.trace] = kernel
+
+
+def _requests(fields: Fields) -> list[BuildRequest]:
+    return [BuildRequest(*pair) for pair in fields["requests"]]

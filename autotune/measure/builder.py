@@ -45,7 +45,8 @@ class Builder:
         signature = json.dumps(compiled.signature.to_json())
         kernel = Kernel(compiled.image, compiled.launches, signature)
         resources = generator_for(compiled.target).resources(compiled)
-        return Message({**told, **kernel.form(), "resources": resources}, kernel.image)
+        told |= {**kernel.form(), "resources": resources, "target": str(compiled.target)}
+        return Message(told, kernel.image)
 
     def _program(self, fields: dict[str, Any]) -> Message:
         unlimit_memory()

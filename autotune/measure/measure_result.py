@@ -96,8 +96,9 @@ class Kernel(NamedTuple):
     """Compiled code of a candidate: its image and launches.
 
     `signature` is JSON, and may ask for packed operands; `None` is the program's. `error_factor` is
-    that of the `BuildRequest`. `resources` are those of a `Measurement`. Of one that a cluster
-    measured no code is here, and the `request` is what its workers build again.
+    that of the `BuildRequest`. `resources` are those of a `Measurement`. `target` is the text of
+    what its code is for. Of one that a cluster measured no code is here, and the `request` is what
+    its workers build again.
     """
 
     image: bytes
@@ -106,6 +107,7 @@ class Kernel(NamedTuple):
     error_factor: float = 1.0
     resources: Mapping[str, Any] | None = None
     request: BuildRequest | None = None
+    target: str | None = None
 
     def form(self) -> dict[str, Any]:
         """What it takes to run beside the image, as fields of a message."""

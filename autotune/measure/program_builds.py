@@ -82,7 +82,12 @@ class ProgramBuilds:
         launches = tuple(map(Launch.from_json, fields["launches"]))
         self._took.append(fields["seconds"])
         kernel = Kernel(
-            answer.data, launches, fields["signature"], request.error_factor, fields["resources"]
+            answer.data,
+            launches,
+            fields["signature"],
+            request.error_factor,
+            fields["resources"],
+            target=fields["target"],
         )
         return Built(kernel, fields["seconds"])
 

@@ -48,16 +48,26 @@ class WorkerPool:
             SupervisedWorker("builder", {**own, **generator.environment(target, runs=False)})
             for _ in range(config.builders or max(1, usable_processors() - generator.on_device))
         ]
-        environment = generator.environment(target, runs=True)
-        self.runner = SupervisedWorker("runner", {**own, **environment})
+        self._target, self._own = target, own
+        self._runner: SupervisedWorker | None = None
+
+    @property
+    def runner(self) -> SupervisedWorker:
+        """The one that runs; where nobody asks for it, no device is needed."""
+        if self._runner is None:
+            environment = generator_for(self._target).environment(self._target, runs=True)
+            self._runner = SupervisedWorker("runner", {**self._own, **environment})
+        return self._runner
 
     @property
     def workers(self) -> list[SupervisedWorker]:
-        """The runner's first."""
-        return [self.runner, *self.builders]
+        """The runner's first, if there is one."""
+        return [*self.builders] if self._runner is None else [self._runner, *self.builders]
 
     def open(
-        self, builder: Callable[[], Sequence[Handshake]], runner: Callable[[], Sequence[Handshake]]
+        self,
+        builder: Callable[[], Sequence[Handshake]],
+        runner: Callable[[], Sequence[Handshake]] = list,
     ) -> None:
         """Start the processes with these handshakes, where none have started; they get ready.
 
@@ -74,7 +84,7 @@ class WorkerPool:
                 ) from error
         for worker in self.workers:
             if not worker.opened:
-                worker.take_up(runner if worker is self.runner else builder)
+                worker.take_up(runner if worker is self._runner else builder)
                 worker.open()
 
     def close(self) -> None:

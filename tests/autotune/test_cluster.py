@@ -19,12 +19,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import Schedule
-from tilewright.autotune.cluster import cluster as clusters
-from tilewright.autotune.cluster import measurer as measuring
-from tilewright.autotune.cluster.answers import Measured, answer, parse
-from tilewright.autotune.cluster.cluster import Cluster, Job, Worker
-from tilewright.autotune.cluster.measurer import ClusterMeasurer, Sentinels
-from tilewright.autotune.cluster.station import perform
+from tilewright.autotune.cluster import sentinels as sentinel_times
+from tilewright.autotune.cluster.answers import Measured, answered, parse, received
+from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
+from tilewright.autotune.cluster.dispatch import Job, do
+from tilewright.autotune.cluster.measurer import ClusterMeasurer
+from tilewright.autotune.cluster.scheduler import Asked, Scheduler, connected
+from tilewright.autotune.cluster.sentinels import Sentinels
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
 from tilewright.autotune.records import target_record
@@ -57,7 +58,7 @@ def shared() -> Iterator[Any]:
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            resources={clusters.RESOURCE: 1},
+            resources={Role.RUN.value: 1},
             dashboard_address=":0",
         ) as local,
         distributed.Client(local, set_as_default=False) as client,
@@ -68,7 +69,7 @@ def shared() -> Iterator[Any]:
 @pytest.fixture
 def client(shared: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster of two honest workers; this machine may be as noisy as it likes."""
-    monkeypatch.setattr(measuring, "SLOW", 1e9)
+    monkeypatch.setattr(sentinel_times, "SLOW", 1e9)
     yield shared
     shared.run(behave)
     shared.wait_for_workers(2, timeout=100)
@@ -84,6 +85,10 @@ def requests() -> tuple[BuildRequest, ...]:
         sch.split(loop, [None, factor])
         found.append(BuildRequest.of(sch.trace))
     return tuple(found)
+
+
+def texts(numbers: Sequence[int]) -> tuple[str, bytes]:
+    return str(numbers), b""
 
 
 def measured(client: Any, kept: list[Environment] | None = None) -> dict[int, MeasureResult]:
@@ -116,14 +121,14 @@ def misbehave(do: Callable[[str], Any] | None, hello: dict[str, Any] | None = No
     station.honest = getattr(station, "honest", honest)  # type: ignore[attr-defined]
 
     class Station:
-        def do(self, request: str) -> Any:
+        def do(self, request: str, _: bytes) -> Any:
             assert do is not None
             return do(request)
 
     if do is not None:
         station._station = Station  # type: ignore[assignment]
     if hello is not None:
-        station._described = lambda text: {**honest[1](text), **hello}
+        station._described = lambda fields: {**honest[1](fields), **hello}
 
 
 def test_a_session_measures_elsewhere_and_keeps_it_here(client: Any, sketched: None) -> None:
@@ -182,15 +187,14 @@ def test_what_a_lost_worker_had_is_measured_elsewhere(
         late = set[str]()
         submit = Cluster.submit
 
-        def noted(cluster: Cluster, function: Any, request: str, address: str, *more: Any) -> Any:
-            future = submit(cluster, function, request, address, *more)
-            if address == worker and function is perform:
-                late.add(future.key)
-            return future
+        def noted(cluster: Cluster, asked_of: Worker, *more: Any) -> Asked:
+            asked = submit(cluster, asked_of, *more)
+            if asked_of.address == worker:
+                late.add(asked.future.key)
+            return asked
 
         monkeypatch.setattr(Cluster, "submit", noted)
-        is_late = property(lambda asked: asked.future.key in late)
-        monkeypatch.setattr(clusters._Asked, "late", is_late)
+        monkeypatch.setattr(Asked, "late", property(lambda asked: asked.future.key in late))
     assert all_ran(measured(client))
 
 
@@ -198,11 +202,11 @@ def nonsense(request: str) -> str:
     return "hello"
 
 
-def others(request: str) -> str:
-    return answer(request + " ", {"results": [], "sentinel": [], "reference_seconds": 1.0})
+def others(request: str) -> bytes:
+    return answered(request + " ", {"results": [], "sentinel": [], "reference_seconds": 1.0})
 
 
-def faster(request: str) -> str:
+def faster(request: str) -> bytes:
     """The results of other schedules."""
     results = [
         {
@@ -217,7 +221,7 @@ def faster(request: str) -> str:
         }
         for _ in json.loads(request)["requests"]
     ]
-    return answer(request, {"results": results, "sentinel": [], "reference_seconds": 1.0})
+    return answered(request, {"results": results, "sentinel": [], "reference_seconds": 1.0})
 
 
 def raises(request: str) -> str:
@@ -248,7 +252,7 @@ def test_nothing_is_unpickled_that_a_worker_answers(client: Any, tmp_path: Path)
     trap = str(tmp_path / "trap")
     worker = next(iter(client.scheduler_info()["workers"]))
     client.run(misbehave, lambda _: Pickle(trap), workers=[worker])
-    with clusters.connected(client.scheduler.address) as careful:
+    with connected(client.scheduler.address) as careful:
         assert all_ran(measured(careful))
     assert not Path(trap).exists()
 
@@ -265,10 +269,10 @@ def test_a_worker_of_another_version_is_refused_by_name(client: Any) -> None:
 def test_a_cluster_without_the_resource_is_refused(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "RESOURCE", "another")
+    monkeypatch.setattr(Scheduler, "workers", lambda _: [])
     with refused(tw.ClusterError) as caught:
         Cluster(client, HERE)
-    assert "resource another" in str(caught.value)
+    assert "resource tilewright" in str(caught.value)
 
 
 def test_what_is_no_cluster_is_refused() -> None:
@@ -334,7 +338,7 @@ def test_a_scheduler_that_dies_leaves_what_was_measured(client: Any, sketched: N
         assert session.status is SessionStatus.INTERRUPTED
 
 
-RIGHT = json.loads(faster('{"requests": [1]}'))
+RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
 
 
 @pytest.mark.parametrize(
@@ -342,7 +346,6 @@ RIGHT = json.loads(faster('{"requests": [1]}'))
     [
         {"seconds": 2e-9},
         {"samples": []},
-        {"samples": [1e400]},
         {"samples": [-1e-9], "seconds": -1e-9},
         {"outcome": "splendid"},
         {"outcome": "crash"},
@@ -352,32 +355,40 @@ RIGHT = json.loads(faster('{"requests": [1]}'))
 )
 def test_answers_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
     request = '{"requests": [1]}'
-    assert parse(Measured, json.dumps(RIGHT), request).results[0].seconds == 1e-9
+    assert parse(Measured, answered(request, RIGHT), request).results[0].seconds == 1e-9
     wrong = {**RIGHT, "results": [{**RIGHT["results"][0], **change}]}
     with refused(tw.TuningError):
-        parse(Measured, json.dumps(wrong), request)
+        parse(Measured, answered(request, wrong), request)
 
 
 def test_a_candidate_that_is_lost_twice_has_failed() -> None:
-    job = Job([3, 4], lambda _: "", lambda *_: None, 1.0)
+    job = Job([3, 4], texts, lambda *_: None, 1.0)
     first = job.lost()
     assert [each.numbers for each in first] == [[3], [4]]
     assert [each.lost() for each in first] == [[], []]
 
 
 class Replies:
-    """A cluster of three workers that answer what they are asked at once."""
+    """A cluster of workers that answer what they are asked at once: with the request."""
 
-    def __init__(self) -> None:
-        record, environment = target_record(resolve(HERE)), Environment({})
-        self.workers = [Worker(name, resolve(HERE), record, environment) for name in "abc"]
-        self.free = 0
+    def __init__(self, runners: str = "abc", builders: str = "") -> None:
+        self.all = [Worker(name) for name in runners]
+        self.all += [Worker(name, Role.BUILD) for name in builders]
+        self.aside: list[str] = []
+
+    @property
+    def workers(self) -> list[Worker]:
+        return self.of(Role.RUN)
+
+    def of(self, role: Role) -> list[Worker]:
+        return [w for w in self.all if w.role is role]
 
     def has(self, worker: Worker) -> bool:
-        return worker in self.workers
+        return worker in self.all
 
     def set_aside(self, worker: Worker, why: str, seconds: float = 0.0) -> None:
-        self.workers.remove(worker)
+        self.all.remove(worker)
+        self.aside.append(worker.address)
 
     def named(self, address: str) -> str:
         return address
@@ -385,24 +396,42 @@ class Replies:
     def look(self) -> None:
         pass
 
-    def submit(self, function: Any, request: str, *_: Any) -> Any:
-        future: Future[str] = Future()
-        future.set_result(request)
+    def submit(self, worker: Worker, request: str, data: bytes, limit: float) -> Asked:
+        future: Future[object] = Future()
+        future.set_result((worker.address, request))
         future.status = "finished"  # type: ignore[attr-defined]
-        return future
+        scheduler: Any = self
+        return Asked(request, future, limit, scheduler)
+
+    def size(self, _: object) -> int:
+        return 1
+
+
+class Jobs:
+    """A `Source` of what is there."""
+
+    def __init__(self, *jobs: Job) -> None:
+        self.jobs = [*jobs]
+
+    @property
+    def over(self) -> bool:
+        return not self.jobs
+
+    def next(self, role: Role, free: int) -> Job | None:
+        return self.jobs.pop(0) if self.jobs and self.jobs[0].role is role else None
 
 
 def test_what_no_worker_can_do_costs_two_of_them() -> None:
     """Regression: each worker in turn was set aside, until none was left."""
 
-    def read(worker: Worker, numbers: Sequence[int], text: object, request: str) -> object:
+    def read(worker: Worker, numbers: Sequence[int], answer: object, request: str) -> object:
         if 1 in numbers:
             raise tw.TuningError("it does not build any more")
-        return text
+        return request
 
     cluster: Any = Replies()
-    jobs = [Job([0, 1], str, read, 9.0), Job([2], str, read, 9.0)]
-    done = [*Cluster.do(cluster, jobs, lambda: None)]
+    jobs = Jobs(Job([0, 1], texts, read, 9.0), Job([2], texts, read, 9.0))
+    done = [*do(cluster, jobs, lambda: None)]
     assert sorted((d.job.numbers, d.answer) for d in done) == [
         ([0], "[0]"), ([1], None), ([2], "[2]"),
     ]  # fmt: skip
@@ -410,12 +439,11 @@ def test_what_no_worker_can_do_costs_two_of_them() -> None:
 
 
 def test_slow_and_disturbed_workers_are_noticed() -> None:
-    record, environment = target_record(resolve(HERE)), Environment({})
-    a, b, c, d = (Worker(name, resolve(HERE), record, environment) for name in "abcd")
+    a, b, c, d = (Worker(name) for name in "abcd")
     sentinels = Sentinels()
     assert [sentinels.note(w, [(1.0,), (1.1,)]) for w in (a, b, c)] == [None] * 3
     assert sentinels.note(d, [(2.5,), (2.5,)]) is not None  # slow
     assert sentinels.note(a, [(1.0, 1.0, 9.0), (2.2, 2.2, 1.0)]) is not None  # disturbed
-    assert sentinels.note(b, [(1e-9,), (1e-9,)]) is None  # boasts, which costs no other
+    assert sentinels.note(b, [(1e-9,), (1e-9,)]) is not None  # its clock is wrong, not others'
     assert sentinels.note(c, [(1.0,), (1.1,)]) is None
     assert sentinels.note(c, []) is None
