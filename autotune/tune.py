@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload, runtime_checkable
 
 from ..base.errors import TuningError, checked_call, open_files_hint, system_errors
 from ..codegen.detect import check_runnable, resolve, usable_processors
@@ -26,6 +26,7 @@ from .result import BestResult, TuneResult
 from .session.budget import Budget, StopRules
 from .session.events import Callback, Event
 from .session.session import Tuning
+from .session.several_targets import run_each
 from .session.tuning_job import TuningJob
 from .session.tuning_run import TuningRun
 from .show.picture import Pictures
@@ -34,6 +35,8 @@ from .tasks import Kernels, tasks, weights_of
 from .tvm_records import HintFiles, read_hints
 
 _log = logging.getLogger(__name__)
+SeveralTargets: TypeAlias = list[str] | list[Target] | list[Target | str]
+Targets: TypeAlias = Target | str | SeveralTargets
 TRIALS = 64
 """Those of a kernel, where neither trials nor seconds are given."""
 
@@ -75,7 +78,16 @@ def tune(
 @overload
 def tune(
     func: Sequence[Func] | HasKernels,
-    target: Target | str = "cpu",
+    target: Targets = "cpu",
+    *,
+    database: DatabaseOrPath,
+    background: Literal[False] = False,
+    **options: Unpack[_Options],
+) -> list[TuneResult]: ...
+@overload
+def tune(
+    func: Func | Schedule | Sequence[Schedule],
+    target: SeveralTargets,
     *,
     database: DatabaseOrPath,
     background: Literal[False] = False,
@@ -93,7 +105,16 @@ def tune(
 @overload
 def tune(
     func: Sequence[Func] | HasKernels,
-    target: Target | str = "cpu",
+    target: Targets = "cpu",
+    *,
+    database: DatabaseOrPath,
+    background: Literal[True],
+    **options: Unpack[_Options],
+) -> TuningRun[list[TuneResult], list[BestResult | None]]: ...
+@overload
+def tune(
+    func: Func | Schedule | Sequence[Schedule],
+    target: SeveralTargets,
     *,
     database: DatabaseOrPath,
     background: Literal[True],
@@ -102,7 +123,7 @@ def tune(
 @checked_call(TuningError, 'tw.tune(func, database="tuning.db")')
 def tune(  # noqa: PLR0913 - each option of a session has a name
     func: Func | Schedule | Sequence[Schedule] | Sequence[Func] | HasKernels,
-    target: Target | str = "cpu",
+    target: Targets = "cpu",
     *,
     database: DatabaseOrPath,
     weights: Sequence[float] | None = None,
@@ -166,7 +187,9 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 
     With `cluster`, a `dask.distributed.Client` or the address of a scheduler, candidates are
     measured by its workers in place of this machine, and `target` is theirs: `cpu` is the processor
-    that they have. Whoever is free gets a batch, drawn by what is known by then.
+    that they have. Whoever is free gets a batch, drawn by what is known by then. Of several targets
+    (a list) each is tuned by the workers that have it, all at once, with a budget of its own; the
+    results are a list, of all programs for the first target, then for the next.
 
     With `background=True` a `TuningRun` is returned at once, and the session runs in a thread of
     this process: `run.best`, `run.stop()`, `run.result()`, `await run`.
@@ -197,36 +220,38 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             verify(program.func)
         shares = weights_of(weights, len(programs))
         told = None if hints is None else read_hints(hints)
-        farm = None
-        if cluster is not None:
-            client = cluster
-            if isinstance(cluster, str):
-                client = opened_here.enter_context(connected(cluster))
-            farm = Cluster(client, target)
-        runnable = _runnable(target) if farm is None else farm.target
-        kernels = Kernels(programs, shares, runnable, divide=divide)
-        if trials is None and seconds is None:
-            trials = TRIALS * len(kernels.tasks)
-        budget = Budget(trials, seconds)
+        client = cluster
+        if isinstance(cluster, str):
+            client = opened_here.enter_context(connected(cluster))
+        several = several or isinstance(target, list)
+        targets: list[Target | str] = [*target] if isinstance(target, list) else [target]
+        _require_targets(targets, cluster)
+        farms = [None if cluster is None else Cluster(client, t, among=targets) for t in targets]
+        runnable = [
+            _runnable(t) if farm is None else farm.target
+            for t, farm in zip(targets, farms, strict=True)
+        ]
+        kernels = [Kernels(programs, shares, t, divide=divide) for t in runnable]
+        budgets = [_budget(trials, seconds, len(tuned.tasks)) for tuned in kernels]
         rules = StopRules(stop_at, min_gain)
-        if trials is not None and trials < len(kernels.tasks):
-            raise TuningError(
-                "{0} trials are not enough for {1} programs", trials, len(kernels.tasks)
+        kept_in = opened(database, TuningError, write=True)
+        jobs = [
+            TuningJob(
+                tuned.tasks,
+                resolved,
+                kept_in,
+                budget,
+                rules,
+                tuned.weights,
+                seed,
+                resume,
+                tolerance,
+                config or TuneConfig(),
+                farm,
+                told,
             )
-        job = TuningJob(
-            kernels.tasks,
-            runnable,
-            opened(database, TuningError, write=True),
-            budget,
-            rules,
-            kernels.weights,
-            seed,
-            resume,
-            tolerance,
-            config or TuneConfig(),
-            farm,
-            told,
-        )
+            for tuned, resolved, budget, farm in zip(kernels, runnable, budgets, farms, strict=True)
+        ]
         run_shows = background and progress and in_notebook()
         pictures = Pictures()
         shown = None
@@ -234,19 +259,29 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
             shown = progress_here(pictures, background=background)
         to_close = opened_here.pop_all()
 
+    sessions: list[list[Tuning]] = [[] for _ in jobs]
+
     def work(stop: threading.Event, see: Callback | None, tunings: list[Tuning]) -> _Found:
         with (
             to_close,
             shown or nullcontext(),
             _system_errors(callback) as given,
-            journalled(job.database) as kept,
+            journalled(jobs[0].database) as kept,
         ):
-            found = replace(job, database=kept).run(each_of(see, shown, given), stop, tunings)
-        results = kernels.of_programs(found)
+            tell = each_of(see, shown, given)
+            each = [replace(job, database=kept) for job in jobs]
+            if len(each) == 1:
+                sessions[0] = tunings
+                found = [each[0].run(tell, stop, tunings)]
+            else:
+                found = run_each(each, tell, stop, sessions)
+                tunings += [tuning for own in sessions for tuning in own]
+        results = [r for k, some in zip(kernels, found, strict=True) for r in k.of_programs(some)]
         return results if several else results[0]
 
-    def choose(best: Sequence[BestResult | None]) -> BestResult | list[BestResult | None] | None:
-        each = kernels.alone(best)
+    def choose(_: Sequence[BestResult | None]) -> BestResult | list[BestResult | None] | None:
+        pairs = zip(kernels, sessions, strict=True)
+        each = [best for k, own in pairs for best in k.alone([t.best for t in own])]
         return each if several else each[0]
 
     if background:
@@ -255,6 +290,28 @@ def tune(  # noqa: PLR0913 - each option of a session has a name
 
 
 _Found = TuneResult | list[TuneResult]
+
+
+def _require_targets(targets: Sequence[Target | str], cluster: object) -> None:
+    """Raise `TuningError` for targets that no session has: none, twice one, or several here."""
+    texts = [str(target) for target in targets]
+    if not texts or len({*texts}) < len(texts):
+        raise TuningError("target={0!r}: expected different targets", texts)
+    if len(texts) > 1 and cluster is None:
+        raise TuningError(
+            "{0} targets, which one machine does not have",
+            len(texts),
+            hint="give the cluster whose workers have them: tune(..., cluster=client)",
+        )
+
+
+def _budget(trials: int | None, seconds: float | None, programs: int) -> Budget:
+    """The budget of so many programs. Raises `TuningError` for what is none."""
+    default = TRIALS * programs if trials is None and seconds is None else trials
+    budget = Budget(default, seconds)
+    if trials is not None and trials < programs:
+        raise TuningError("{0} trials are not enough for {1} programs", trials, programs)
+    return budget
 
 
 @contextmanager

@@ -92,6 +92,14 @@ TargetText = Annotated[
         "`cuda -arch=sm_90a` another. With options, in quotes."
     ),
 ]
+TargetTexts = Annotated[
+    list[str],
+    typer.Option(
+        "--target",
+        help="As of `tilewright build`; several times with --cluster: what workers of several "
+        "kinds tune for.",
+    ),
+]
 Tolerance = Annotated[
     float | None,
     typer.Option(help="The largest error that is accepted of schedules with inexact steps."),

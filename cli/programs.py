@@ -33,12 +33,13 @@ from .options import (
     ProgramsOrModels,
     RequireTuned,
     TargetText,
+    TargetTexts,
     Tolerance,
     open_database,
 )
 from .program_file import Options, load_all, load_tunable
 from .report import print_json, print_kernels, print_results, tune_row
-from .table import print_facts, print_text
+from .table import print_facts, print_headings, print_text
 
 if TYPE_CHECKING:
     from ..graph.ir import Graph
@@ -73,7 +74,7 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         typer.Option(help="How often a program or model is called; one for each, in order."),
     ] = None,
     db: Database = "tuning.db",
-    target: TargetText = "cpu",
+    target: TargetTexts = ["cpu"],  # noqa: B006 - typer copies it
     seed: Annotated[int, typer.Option(help="The seed of the search.", min=0)] = 0,
     resume: Annotated[
         bool,
@@ -110,21 +111,22 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
     from ..graph.parts import Partition
 
     shared = sharing(provider, place, never)
-    options = Options(param, shape, constant, target, foreign=bool(shared))
+    options = Options(param, shape, constant, target[0], foreign=bool(shared))
     loaded = [load_tunable(program, options) for program in programs]
     given = [divided(made, shared) for made in loaded] if shared else loaded
     alone = [made for made in given if not isinstance(made, list)]  # not schedules
     if len(alone) < len(given) and len(given) > 1:
         raise typer.BadParameter("schedules are tuned by themselves: give one FILE.py:FUNCTION")
     tuned: Any = alone or given[0]
+    targets: Any = target[0] if len(target) == 1 else target
     of_models = any(isinstance(made, Graph | Partition) for made in alone)
     if of_models:
-        tuned = _Kernels(kernels_of(alone, weight, target))
+        tuned = _Kernels(kernels_of(alone, weight, target[0]))
         weight = [*tuned.runs.values()]
     with open_database(db, create=True) as database:
         found = run(
             tuned,
-            target,
+            targets,
             database=database,
             weights=weight,
             trials=trials,
@@ -141,10 +143,15 @@ def tune(  # noqa: PLR0913, PLR0917 - each option of a session has a name
         results = found if isinstance(found, list) else [found]
         if as_json:
             funcs = tuned.runs if of_models else tuned if alone else [tuned[0].original]
-            rows = [tune_row(r, f.name) for f, r in zip(funcs, results, strict=True)]
+            named = zip([*funcs] * len(target), results, strict=True)
+            rows = [tune_row(r, f.name) for f, r in named]
             print_json(rows if of_models or len(rows) > 1 else rows[0])
         elif of_models:
-            print_kernels(results, tuned.runs)
+            for n, first in enumerate(range(0, len(results), len(tuned.runs))):
+                part = results[first : first + len(tuned.runs)]
+                if len(target) > 1:
+                    print_headings(n, part[0].target)
+                print_kernels(part, tuned.runs)
         else:
             print_results(results)
     if any(result.interrupted for result in results):

@@ -199,10 +199,11 @@ def print_kernels(results: Sequence[TuneResult], runs: Mapping[Func, float]) -> 
 
 
 def print_results(results: Sequence[TuneResult]) -> None:
-    """Print the results of programs that shared a budget."""
+    """Print the results of programs that shared a budget, or that several targets have."""
+    of_one = len({result.target for result in results}) == 1
     for n, result in enumerate(results):
         if len(results) > 1:
-            print_headings(n, result.workload)
+            print_headings(n, result.workload, *(() if of_one else (result.target,)))
         print_text(str(result))
         for name, kernel in result.kernels.items():
             print_headings(n, name)
