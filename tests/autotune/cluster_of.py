@@ -19,14 +19,19 @@ QUICK = MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-4, timing_sec
 
 
 @contextmanager
-def workers(*roles: Role) -> Iterator[Any]:
-    """A client of a cluster with a worker for each role, named by its place."""
+def workers(*roles: Role, **options: Any) -> Iterator[Any]:
+    """A client of a cluster with a worker for each role, and these options of all."""
     import distributed
 
     specs = {
         n: {
             "cls": distributed.Nanny,
-            "options": {"nthreads": 1, "silence_logs": 30, "resources": {role.value: 1}},
+            "options": {
+                "nthreads": 1,
+                "silence_logs": 30,
+                "resources": {role.value: 1},
+                **options,
+            },
         }
         for n, role in enumerate(roles)
     }

@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilewright as tw
-from tilewright import Schedule
 from tilewright.autotune.cluster import sentinels as sentinel_times
 from tilewright.autotune.cluster.answers import Measured, answered, parse, received
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
@@ -27,7 +25,7 @@ from tilewright.autotune.cluster.measurer import ClusterMeasurer
 from tilewright.autotune.cluster.scheduler import Asked, Scheduler, connected
 from tilewright.autotune.cluster.sentinels import Sentinels
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measure_result import BuildRequest, MeasureConfig, MeasureResult
+from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.records import target_record
 from tilewright.autotune.session.events import Trial
 from tilewright.base.checked_json import digest_of
@@ -42,27 +40,17 @@ from tilewright.tuning_db import (
 )
 
 from ..refusals import refused
+from .cluster_of import HERE, QUICK, all_ran, requests, workers
 from .kernels import affine, matmul
 
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import tests
 
-HERE = "cpu -threads=1"
-QUICK = MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-4, timing_seconds=0.01)
-
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            resources={Role.RUN.value: 1},
-            dashboard_address=":0",
-        ) as local,
-        distributed.Client(local, set_as_default=False) as client,
-    ):
+    with workers(Role.RUN, Role.RUN) as client:
         yield client
 
 
@@ -75,18 +63,6 @@ def client(shared: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     shared.wait_for_workers(2, timeout=100)
 
 
-@cache
-def requests() -> tuple[BuildRequest, ...]:
-    """Schedules of `affine`, all different."""
-    found = []
-    for factor in (1, 2, 4, 8):
-        sch = Schedule(affine())
-        (loop,) = sch.get_loops(sch.get_block("B"))
-        sch.split(loop, [None, factor])
-        found.append(BuildRequest.of(sch.trace))
-    return tuple(found)
-
-
 def texts(numbers: Sequence[int]) -> tuple[str, bytes]:
     return str(numbers), b""
 
@@ -96,11 +72,6 @@ def measured(client: Any, kept: list[Environment] | None = None) -> dict[int, Me
     keep = [] if kept is None else kept
     with ClusterMeasurer(affine(), cluster, QUICK, keep=keep.append) as measurer:
         return dict(measurer.measure(requests(), None))
-
-
-def all_ran(results: dict[int, MeasureResult]) -> bool:
-    outcomes = [results[n].outcome for n in range(len(requests()))]
-    return len(results) == len(requests()) and set(outcomes) == {Outcome.OK}
 
 
 # What runs on the workers in place of what should.

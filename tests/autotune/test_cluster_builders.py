@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tilewright as tw
-from tilewright.autotune.cluster.cluster import Cluster, Role
+from tilewright.autotune.cluster import cluster as clusters
+from tilewright.autotune.cluster import code, sentinels
+from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
+from tilewright.autotune.cluster.code import pack, unpack
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
+from tilewright.autotune.cluster.scheduler import Asked
 from tilewright.autotune.config import TuneConfig
+from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.measure.worker_pool import Built
+from tilewright.autotune.session.events import Trial
 from tilewright.codegen.detect import resolve
-from tilewright.tuning_db import Outcome, TargetRecord
+from tilewright.tuning_db import Measurement, Outcome, TargetRecord
 
 from ..refusals import refused
 from .cluster_of import HERE, QUICK, all_ran, requests, workers
-from .kernels import affine
+from .kernels import affine, kernel
 
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -26,16 +38,73 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not im
 
 @pytest.fixture(scope="module")
 def farm() -> Iterator[Any]:
-    """Two builders and a runner."""
-    with workers(Role.BUILD, Role.BUILD, Role.RUN) as client:
+    """Two builders and two runners."""
+    with workers(Role.BUILD, Role.BUILD, Role.RUN, Role.RUN) as client:
         yield client
 
 
-def settled(client: Any, builders: int = 2, **options: Any) -> Cluster:
-    cluster = Cluster(client, HERE, **options)
-    while len(cluster.of(Role.BUILD)) < builders:
+@pytest.fixture
+def client(farm: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """All of them, honest; this machine may be as noisy as it likes."""
+    monkeypatch.setattr(sentinels, "SLOW", 1e9)
+    monkeypatch.setattr(clusters, "LOOK", 0.1)
+    yield farm
+    farm.run(behave)
+    farm.wait_for_workers(4, timeout=100)
+
+
+def settled(client: Any) -> Cluster:
+    """All workers, once they have said who they are."""
+    cluster = Cluster(client, HERE)
+    while len(cluster.of(Role.BUILD)) < 2 or len(cluster.workers) < 2:
+        time.sleep(0.01)
         cluster.look()
     return cluster
+
+
+def measured(cluster: Cluster) -> dict[int, MeasureResult]:
+    """What became of each candidate, of which there is one result."""
+    with ClusterMeasurer(affine(), cluster, QUICK) as measurer:
+        results = list(measurer.measure(requests(), None))
+    assert len({number for number, _ in results}) == len(results)
+    return dict(results)
+
+
+# What workers do in place of what they should.
+
+
+def spoil(owner: str, name: str, value: Any) -> None:
+    """Put a value into a module or class of a worker, until it behaves."""
+    from importlib import import_module
+
+    from tilewright.autotune.cluster import station
+
+    module, _, kind = f"tilewright.autotune.{owner}".partition(":")
+    place: Any = import_module(module)
+    place = getattr(place, kind) if kind else place
+    vars(station).setdefault("spoilt", []).append((place, name, getattr(place, name)))
+    setattr(place, name, value)
+
+
+def behave() -> None:
+    from tilewright.autotune.cluster import station
+
+    for place, name, honest in reversed(vars(station).pop("spoilt", [])):
+        setattr(place, name, honest)
+
+
+def killed(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_between(_: Any, candidates: Any, best: Any) -> Iterator[Any]:
+    """The first candidate is timed, and then the worker is killed."""
+    yield 0, candidates[0]
+    killed()
+
+
+def sleeps(*_: Any) -> Any:
+    time.sleep(60)
 
 
 def no_builds(_: Any, requests: Any, *__: Any) -> list[Any]:
@@ -43,21 +112,177 @@ def no_builds(_: Any, requests: Any, *__: Any) -> list[Any]:
     return []
 
 
-def forbid_builds() -> None:
-    from tilewright.autotune.measure.measurer import Measurer
+def damaged(requests: Any, found: Any) -> Any:
+    """Code in which a byte is another one than its digest says."""
+    from tilewright.autotune.cluster.code import pack
 
-    Measurer.build = no_builds  # type: ignore[method-assign, assignment]
+    fields, data = pack(requests, found)
+    return fields, data[:-1] + bytes([data[-1] ^ 1])
 
 
-def test_code_is_built_by_some_and_run_by_another(farm: Any) -> None:
-    cluster = settled(farm)
-    (runner,) = cluster.workers
-    farm.run(forbid_builds, workers=[runner.address])
-    with ClusterMeasurer(affine(), cluster, QUICK) as measurer:
-        assert measurer.width == 2
-        results = dict(measurer.measure(requests(), None))
-    assert all_ran(results), [r.error for r in results.values()]
-    assert {r.outcome for r in results.values()} == {Outcome.OK}
+def swapped(requests: Any, found: Any) -> Any:
+    """The code of a candidate as that of another."""
+    from tilewright.autotune.cluster.code import pack
+
+    return pack(requests, [*found[1:], found[0]])
+
+
+def test_code_is_built_by_some_and_run_by_others(client: Any) -> None:
+    cluster = settled(client)
+    runners = [worker.address for worker in cluster.workers]
+    client.run(spoil, "measure.measurer:Measurer", "build", no_builds, workers=runners)
+    assert all_ran(measured(cluster))
+    assert cluster.aside == {}
+
+
+@pytest.mark.parametrize(
+    ("role", "place", "name", "fault"),
+    [
+        (Role.BUILD, "measure.program_builds:ProgramBuilds", "each", killed),
+        (Role.RUN, "measure.measurer:Measurer", "time", killed_between),
+    ],
+)
+def test_one_that_is_killed_at_work_costs_no_candidate(
+    client: Any, role: Role, place: str, name: str, fault: Any
+) -> None:
+    cluster = settled(client)
+    victim = cluster.of(role)[0].address
+    client.run(spoil, place, name, fault, workers=[victim])
+    assert all_ran(measured(cluster))
+
+
+@pytest.mark.parametrize("lie", [damaged, sleeps])
+def test_a_builder_that_errs_or_hangs_is_set_aside(
+    client: Any, lie: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = settled(client)
+    victim = cluster.of(Role.BUILD)[0].address
+    if lie is sleeps:
+        client.run(spoil, "cluster.station", "_station", sleeps, workers=[victim])
+        hangs = property(lambda asked: asked.future.key in late)
+        late = set[str]()
+        submit = Cluster.submit
+
+        def noted(cluster: Cluster, worker: Worker, *more: Any) -> Asked:
+            asked = submit(cluster, worker, *more)
+            late.update([asked.future.key] if worker.address == victim else [])
+            return asked
+
+        monkeypatch.setattr(Cluster, "submit", noted)
+        monkeypatch.setattr(Asked, "late", hangs)
+    else:
+        client.run(spoil, "cluster.station", "pack", lie, workers=[victim])
+    assert all_ran(measured(cluster))
+    assert cluster.aside.keys() == {victim}
+    if lie is sleeps:
+        client.restart_workers([victim])
+
+
+def test_without_builders_runners_build(client: Any) -> None:
+    cluster = settled(client)
+    for worker in cluster.of(Role.BUILD):
+        cluster.set_aside(worker, "a test")
+    assert all_ran(measured(cluster))
+
+
+def test_a_wrong_time_of_day_changes_nothing(client: Any) -> None:
+    cluster = settled(client)
+    client.run(spoil, "measure.worker_process", "time", WrongClock())
+    assert all_ran(measured(cluster))
+
+
+class WrongClock:
+    """The module `time`, of a machine whose date is wrong."""
+
+    def __getattr__(self, name: str) -> Any:
+        import time
+
+        return (lambda: 1.0) if name == "time" else getattr(time, name)
+
+
+def test_kills_lose_no_trial_and_make_none_twice(client: Any) -> None:
+    pids = client.run(os.getpid)
+    victims = [pids[settled(client).of(role)[0].address] for role in Role]
+    quick = TuneConfig(batch=2, final_seconds=0.05, measure=QUICK)
+
+    def kill(event: object) -> None:
+        if isinstance(event, Trial) and event.number in (2, 4):
+            os.kill(victims.pop(), signal.SIGKILL)
+
+    with tw.TuningDatabase("sqlite://") as database:
+        result = tw.tune(
+            affine(), HERE, database=database, trials=8, cluster=client, config=quick,
+            progress=False, callback=kill,
+        )  # fmt: skip
+        trials = [m for m in database.records(Measurement) if m.trial]
+    assert victims == []
+    assert result.trials == len(trials) == len({m.schedule for m in trials})
+    assert set(result.outcomes) == {Outcome.OK}
+
+
+def test_a_worker_started_again_on_its_port_gets_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "LOOK", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with workers(Role.RUN, worker_port=port) as client:
+        cluster = Cluster(client, HERE)
+        (worker,) = cluster.workers
+        cluster.set_aside(worker, "it does not answer")
+        cluster.look()
+        assert cluster.workers == []
+        client.restart_workers([worker.address])
+        while not cluster.workers:
+            time.sleep(0.01)
+            cluster.look()
+        (again,) = cluster.workers
+        assert again.address == worker.address
+        assert again is not worker
+        assert cluster.aside == {}
+
+
+# Code as data.
+
+
+def here(kind: str) -> Built:
+    """A kernel whose code is for the target `here`."""
+    built = kernel(kind)
+    return built._replace(kernel=built.kernel._replace(target="here"))
+
+
+CODE = [here("right"), MeasureResult(Outcome.BUILD_ERROR, error="no"), here("slow")]
+
+
+def test_code_comes_back_as_it_was() -> None:
+    fields, data = pack(requests()[:3], CODE)
+    found = unpack(json.loads(json.dumps(fields)), data, requests()[:3], "here")
+    assert [each[0] if isinstance(each, Built) else each for each in found] == [
+        each[0] if isinstance(each, Built) else each for each in CODE
+    ]
+
+
+def test_code_that_is_not_what_it_should_be_is_refused() -> None:
+    some = requests()[:3]
+    fields, data = pack(some, CODE)
+    for wrong in (
+        (fields, data, some, "another processor"),
+        (fields, data[:-1], some, "here"),
+        (fields, data[:-1] + b"?", some, "here"),
+        (fields, data, [some[1], some[0], some[2]], "here"),
+        (fields[:2], data, some, "here"),
+        ([{**fields[0], "size": 1 << 40}, *fields[1:]], data, some, "here"),
+        ([{**fields[0], "launches": []}, *fields[1:]], data, some, "here"),
+        (None, data, some, "here"),
+    ):
+        with refused(tw.TuningError):
+            unpack(*wrong)
+
+
+def test_code_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "MAX_CODE", 10)
+    fields, data = pack(requests()[:1], CODE[:1])
+    (failed,) = unpack(fields, data, requests()[:1], "here")
+    assert isinstance(failed, MeasureResult)
+    assert (failed.outcome, data) == (Outcome.BUILD_ERROR, b"")
 
 
 def declare(target: str) -> None:
