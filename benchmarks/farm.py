@@ -1,4 +1,4 @@
-"""Sessions on many machines: `python -m benchmarks.farm [--workers 1,4,1000] [--real 1,2,4]`.
+"""Sessions on many machines: `python -m benchmarks.farm [--workers 1,4,1000] [--real 1,2,1+4]`.
 
 Simulated: the search of a program is asked for candidates and told their times, as in a session on
 so many workers. A candidate takes the seconds that the base model of the package predicts, which is
@@ -13,14 +13,16 @@ processor time, measured here, in which no candidate is given out.
 Printed are trials a second, their share of as many times those of one worker, and after how many
 trials and seconds a schedule is known that is within 5% of what one worker finds in 128 trials.
 
-Real: sessions on 1, 2 and 4 workers of a `LocalCluster` that wait in place of work, so that this
-machine is as good as several. Everything else is done: the search, Dask, answers, the database.
+Real: sessions on workers of Dask that wait in place of building and timing (`--waits`), so that
+this machine is as good as several: 1, 2 and 4 that do both, and a runner with 1, 2 and 4 builders.
+Everything else is done: the search, Dask, code that travels, answers, the database.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -36,18 +38,27 @@ from rich.table import Column, Table
 import tilewright as tw
 from tilewright import ops
 from tilewright.autotune.cluster import station
+from tilewright.autotune.cluster.answers import CandidateAnswer
 from tilewright.autotune.cluster.cluster import Role
+from tilewright.autotune.cluster.code import pack, unpack
 from tilewright.autotune.cluster.stream import PART
+from tilewright.autotune.measure.measure_result import BuildRequest, Kernel, MeasureResult
+from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.model import samples
 from tilewright.autotune.model.base_model import SHIPPED, BaseModel, named
 from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig
 from tilewright.base.checked_json import digest_of
+from tilewright.codegen.build import compiled_target
+from tilewright.codegen.compiled import Launch
 from tilewright.codegen.detect import resolve
+from tilewright.runtime.measure.comparison import CheckResult
+from tilewright.target import Target
 from tilewright.tir.ir import Func
 from tilewright.tuning_db import Outcome
 
 TARGET = "cpu -mcpu=znver4 -threads=1"
+CODE_BYTES = 20_000
 CLOSE = 1.05
 MIN_TRIALS = 128
 SPREAD = 0.6
@@ -230,63 +241,70 @@ def _mean(numbers: Sequence[float]) -> float:
     return statistics.geometric_mean(numbers)
 
 
-def wait(seconds: float) -> None:
-    """Make the worker that runs this wait in place of work."""
+def wait(build_seconds: float, run_seconds: float) -> None:
+    """Make the worker that runs this wait in place of work; code of builders travels."""
 
     class Waiting:
         def __init__(self, fields: dict[str, Any]) -> None:
+            self._code = str(compiled_target(Target.from_json(fields["target"])))
+
+        def open(self) -> None:
             pass
 
-        def __enter__(self) -> Waiting:
-            return self
-
-        def __exit__(self, *_: object) -> None:
+        def close(self) -> None:
             pass
 
-        def answer(self, fields: dict[str, Any]) -> dict[str, Any]:
+        def answer(self, fields: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
             passed = {"passed": True, "max_error": 0.0, "tolerance": 1e-6, "error": None}
             if fields["do"] == "interleave":
-                return {"samples": None}
+                return {"samples": None}, b""
             if fields["do"] == "check":
-                return {"check": passed}
-            time.sleep(seconds * len(fields["requests"]))
-            results = []
-            for trace, _ in fields["requests"]:
-                took = 1e-4 * (1 + int(digest_of(trace)[:6], 16) / 2**24)
-                results.append(
-                    {
-                        "schedule": digest_of(trace),
-                        "outcome": "ok",
-                        "seconds": took,
-                        "samples": [took] * 3,
-                        "error": None,
-                        "stopped": False,
-                        "check": passed,
-                        "resources": None,
-                    }
-                )
-            return {"results": results, "sentinel": [], "reference_seconds": 1e-2}
+                return {"check": passed}, b""
+            requests = [BuildRequest(*pair) for pair in fields["requests"]]
+            if fields["do"] == "build":
+                time.sleep(build_seconds * len(requests))
+                kernel = Kernel(os.urandom(CODE_BYTES), (Launch("f"),), target=self._code)
+                codes, code = pack(requests, [Built(kernel, 0.0)] * len(requests))
+                return {"codes": codes}, code
+            if fields["codes"]:
+                unpack(fields["codes"], data, requests, self._code)
+            else:
+                time.sleep(build_seconds * len(requests))
+            time.sleep(run_seconds * len(requests))
+            results = [CandidateAnswer.of(r, _ran(r)) for r in requests]
+            return {"results": results, "sentinel": [], "reference_seconds": 1e-2}, b""
 
-    station._Program = Waiting  # type: ignore[assignment,misc]
+    station._Program = station._Builder = Waiting  # type: ignore[assignment,misc]
 
 
-def real(func: Func, workers: Sequence[int], seconds: float, trials: int) -> None:
-    """Print the trials a second of sessions whose workers wait."""
+def _ran(request: BuildRequest) -> MeasureResult:
+    took = 1e-4 * (1 + int(digest_of(request.trace)[:6], 16) / 2**24)
+    check = CheckResult(True, 0.0, 1e-6, None)
+    return MeasureResult(Outcome.OK, took, (took,) * 3, check=check)
+
+
+def real(func: Func, farms: Sequence[tuple[int, int]], seconds: Sequence[float]) -> None:
+    """Print the trials a second of sessions on so many runners and builders, which wait."""
     distributed: Any = import_module("distributed")
-    table = Table("workers", "trials/s", "of one", box=None)
+    table = Table("runners", "builders", "trials", "trials/s", "of one", box=None)
     alone: float | None = None
-    for count in workers:
+    for runners, builders in farms:
+        roles = [Role.RUN] * runners + [Role.BUILD] * builders
+        trials = PART * 4 * max(runners, builders)
+        workers = {
+            n: {
+                "cls": distributed.Nanny,
+                "options": {"nthreads": 1, "silence_logs": 30, "resources": {role.value: 1}},
+            }
+            for n, role in enumerate(roles)
+        }
+        scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0"}}
         with (
-            distributed.LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                resources={Role.RUN.value: 1},
-                dashboard_address=":0",
-            ) as local,
+            distributed.SpecCluster(workers=workers, scheduler=scheduler) as local,
             distributed.Client(local, set_as_default=False) as client,
             tw.TuningDatabase("sqlite://") as database,
         ):
-            client.run(wait, seconds)
+            client.run(wait, *seconds)
             moments: list[float] = []
 
             def note(event: object, moments: list[float] = moments) -> None:
@@ -304,11 +322,19 @@ def real(func: Func, workers: Sequence[int], seconds: float, trials: int) -> Non
             )
             rate = trials / (moments[-1] - moments[0])
             alone = rate if alone is None else alone
-            table.add_row(str(count), f"{rate:.3g}", f"{rate / alone:.2f}x")
+            row = (runners, builders, trials, f"{rate:.3g}", f"{rate / alone:.2f}x")
+            table.add_row(*map(str, row))
     Console().print(
-        f"real Dask workers that wait {seconds:g} s in place of building and timing a candidate",
+        f"real Dask workers that wait {seconds[0]:g} s in place of building a candidate and "
+        f"{seconds[1]:g} s in place of timing it; runners without builders do both",
         table,
     )
+
+
+def _farms(text: str) -> list[tuple[int, int]]:
+    """`1+4`: a runner and four builders; `2`: two workers that do both."""
+    pairs = [part.partition("+") for part in text.split(",") if part]
+    return [(int(runners), int(builders or 0)) for runners, _, builders in pairs]
 
 
 def _numbers(text: str) -> list[int]:
@@ -318,7 +344,8 @@ def _numbers(text: str) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--workers", default="1,4,16,64,256,1000", type=_numbers)
-    parser.add_argument("--real", default="1,2,4", type=_numbers)
+    parser.add_argument("--real", default="1,2,4,1+1,1+2,1+4", type=_farms)
+    parser.add_argument("--waits", default=[0.5, 0.03], type=float, nargs=2, help="build, run")
     parser.add_argument("--seconds", default=2.0, type=float, help="of a candidate, on average")
     parser.add_argument("--parts", default=4, type=int, help="of 8, that a simulated worker gets")
     parser.add_argument("--seeds", default=3, type=int)
@@ -328,7 +355,7 @@ def main() -> None:
         seeds = range(options.seeds)
         simulated(func, options.workers, options.seconds, options.parts, seeds)
     if options.real:
-        real(func, options.real, options.seconds, PART * 4 * max(options.real))
+        real(func, options.real, options.waits)
 
 
 if __name__ == "__main__":

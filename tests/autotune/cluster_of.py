@@ -21,6 +21,7 @@ QUICK = MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-4, timing_sec
 @contextmanager
 def workers(*roles: Role, **options: Any) -> Iterator[Any]:
     """A client of a cluster with a worker for each role, and these options of all."""
+    import dask.config
     import distributed
 
     specs = {
@@ -37,6 +38,8 @@ def workers(*roles: Role, **options: Any) -> Iterator[Any]:
     }
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0"}}
     with (
+        # Dask gives up workers that take longer to be started again.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "100s"}),
         distributed.SpecCluster(workers=specs, scheduler=scheduler) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

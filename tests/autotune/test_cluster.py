@@ -17,13 +17,16 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.autotune.cluster import dispatch
 from tilewright.autotune.cluster import sentinels as sentinel_times
+from tilewright.autotune.cluster import stream as streams
 from tilewright.autotune.cluster.answers import Measured, answered, parse, received
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.dispatch import Job, do
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
 from tilewright.autotune.cluster.scheduler import Asked, Scheduler, connected
 from tilewright.autotune.cluster.sentinels import Sentinels
+from tilewright.autotune.cluster.stream import Stream
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.records import target_record
@@ -41,7 +44,7 @@ from tilewright.tuning_db import (
 
 from ..refusals import refused
 from .cluster_of import HERE, QUICK, all_ran, requests, workers
-from .kernels import affine, matmul
+from .kernels import affine, kernel, matmul
 
 distributed = pytest.importorskip("distributed")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -407,6 +410,46 @@ def test_what_no_worker_can_do_costs_two_of_them() -> None:
         ([0], "[0]"), ([1], None), ([2], "[2]"),
     ]  # fmt: skip
     assert len(cluster.workers) == 1
+
+
+@pytest.mark.parametrize("most_bytes", [1, 1 << 30])
+def test_builders_wait_for_runners(monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
+    """However many candidates the search has: only so many are on their way."""
+    monkeypatch.setattr(dispatch, "_TICK", 1e-3)
+    monkeypatch.setattr(streams, "MAX_HELD", most_bytes)
+    cluster: Any = Replies(runners="a", builders="xyz")
+    most, drawn, ahead = 3000, streams.PART, 0
+    ran: list[int] = []
+
+    def draw(count: int) -> int:
+        nonlocal drawn
+        new = min(count, most - drawn)
+        drawn += new
+        return new
+
+    def tick() -> None:
+        nonlocal ahead
+        ahead = max(ahead, drawn - len(ran))
+
+    def answered_at_once(*asked: Any) -> Any:
+        return asked[-1]
+
+    stream = Stream(
+        cluster,
+        streams.PART,
+        draw,
+        build=lambda ns: Job(ns, texts, answered_at_once, 9.0, role=Role.BUILD),
+        run=lambda ns: Job(ns, texts, answered_at_once, 9.0),
+    )
+    for done in do(cluster, stream, tick):
+        numbers = done.job.numbers
+        if done.job.role is Role.BUILD:
+            assert [*stream.built(numbers, [kernel("right")] * len(numbers))] == []
+        else:
+            stream.done(numbers)
+            ran += numbers
+    assert sorted(ran) == [*range(most)]
+    assert ahead <= (streams.AHEAD + 2 * 3 + 2) * streams.PART
 
 
 def test_slow_and_disturbed_workers_are_noticed() -> None:

@@ -17,7 +17,7 @@ import tilewright as tw
 from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import code, sentinels
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
-from tilewright.autotune.cluster.code import pack, unpack
+from tilewright.autotune.cluster.code import Compiled, pack, unpack
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
 from tilewright.autotune.cluster.scheduler import Asked
 from tilewright.autotune.config import TuneConfig
@@ -249,7 +249,7 @@ def here(kind: str) -> Built:
     return built._replace(kernel=built.kernel._replace(target="here"))
 
 
-CODE = [here("right"), MeasureResult(Outcome.BUILD_ERROR, error="no"), here("slow")]
+CODE: list[Compiled] = [here("right"), MeasureResult(Outcome.BUILD_ERROR, error="no"), here("slow")]
 
 
 def test_code_comes_back_as_it_was() -> None:
