@@ -34,13 +34,15 @@ class Hello:
 
     `target` is the text of the resolved target, `code` that of what its code is compiled for,
     `machine` the facts by which times are compared (`CodeGenerator.timed_there`), `facts` are those
-    of an `Environment`. Of a builder both are empty.
+    of an `Environment`. Of a builder both are empty. One that `serves` another target of the
+    session is no worker of this one.
     """
 
     request: str
     version: Text
     generation: Text
     architecture: Text
+    serves: bool
     target: Text
     code: Text
     machine: Mapping[str, Any]

@@ -184,6 +184,10 @@ class Cluster:
     def _admit(self, address: str, role: Role, hello: Hello) -> None:
         """Take in a worker. Raises one of `UNBELIEVED` for one that cannot do this work."""
         target = hello.parsed_target()
+        if not hello.serves:
+            self.aside[address] = f"it measures for {target}"
+            _log.info("worker %s: %s", self.named(address), self.aside[address])
+            return
         ours = toolchain_record(target)
         _require("version", (str(ours.versions["tilewright"]), ours.generation), hello.made_with)
         if role is Role.BUILD:

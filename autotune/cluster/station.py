@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from ...base.checked_json import digest_of
-from ...base.errors import TargetError, TilewrightError, TuningError
+from ...base.errors import TilewrightError, TuningError
 from ...codegen.build import compiled_target
 from ...codegen.detect import check_runnable, resolve
 from ...codegen.generator import generator_for
@@ -56,12 +56,13 @@ def perform(request: str, data: bytes = b"") -> bytes:
 
 def _described(fields: Fields) -> Fields:
     builds = "builds" in fields
-    target = Target.from_json(fields["builds"]) if builds else served(fields)
+    target, serves = (Target.from_json(fields["builds"]), True) if builds else served(fields)
     tools, runtime = toolchain_record(target), runtime_for(target)
     return {
         "version": tools.versions["tilewright"],
         "generation": tools.generation,
         "architecture": platform.machine(),
+        "serves": serves,
         "target": str(target),
         "code": str(target if builds else compiled_target(target)),
         "machine": {} if builds else {**runtime.machine(), **runtime.conditions()},
@@ -69,27 +70,23 @@ def _described(fields: Fields) -> Fields:
     }
 
 
-def served(fields: Fields) -> Target:
-    """The target of a session that this worker is for. Raises `TargetError` if it is not.
+def served(fields: Fields) -> tuple[Target, bool]:
+    """The target that this worker measures for, and whether it is the one that is wanted.
 
-    A worker may declare it. One that does not serves the first of the session's whose processor it
-    is, else the first whose code it runs.
+    A worker may declare it. One that does not serves the first target of the session whose
+    processor it is, else the first whose code it runs. Raises `TargetError` if there is none.
     """
     import dask.config
 
     wanted, declared = fields["target"], dask.config.get(DECLARED, None)
     if declared is not None:
         own: Target = resolve(str(declared))
-        if wanted != own.kind and str(resolve(wanted)) != str(own):
-            raise TargetError("it is for {0}", own)
         check_runnable(own)
-        return own
-    check_runnable(resolve(wanted))
-    runs = [t for t in fields["among"] or [wanted] if _runs(t)]
-    serves = next((t for t in runs if _is_here(resolve(t))), runs[0])
-    if serves != wanted:
-        raise TargetError("it measures for {0}", serves)
-    return resolve(wanted)
+        return own, wanted == own.kind or str(resolve(wanted)) == str(own)
+    runs = [t for t in fields["among"] if _runs(t)]
+    serves = next((t for t in runs if _is_here(resolve(t))), runs[0] if runs else wanted)
+    check_runnable(resolve(serves))
+    return resolve(serves), serves == wanted
 
 
 def _runs(text: str) -> bool:

@@ -9,19 +9,22 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 import tilewright as tw
 from tilewright.autotune.cluster import cluster as clusters
-from tilewright.autotune.cluster import code, sentinels
+from tilewright.autotune.cluster import code, sentinels, station
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.code import Compiled, pack, unpack
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
 from tilewright.autotune.cluster.scheduler import Asked
 from tilewright.autotune.config import TuneConfig
 from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.session.events import Trial
 from tilewright.codegen.detect import resolve
@@ -231,9 +234,11 @@ def test_a_worker_started_again_on_its_port_gets_work(monkeypatch: pytest.Monkey
         cluster.look()
         assert cluster.workers == []
         client.restart_workers([worker.address])
-        while not cluster.workers:
+        deadline = time.monotonic() + 60
+        while not cluster.workers and time.monotonic() < deadline:
             time.sleep(0.01)
             cluster.look()
+        assert cluster.workers, (cluster.aside, cluster._known, cluster._greeted)
         (again,) = cluster.workers
         assert again.address == worker.address
         assert again is not worker
@@ -277,6 +282,16 @@ def test_code_that_is_not_what_it_should_be_is_refused() -> None:
             unpack(*wrong)
 
 
+def test_a_runner_refuses_code_for_another_processor() -> None:
+    some = [list(request) for request in requests()[:1]]
+    codes, data = pack(requests()[:1], [here("right")])
+    fields = {"config": asdict(QUICK), "tolerance": None, "step_modules": []}
+    runner = station._Program({**program_fields(affine(), resolve(HERE)), **fields})
+    with closing(runner), refused(tw.TuningError) as caught:
+        runner.answer({"do": "measure", "requests": some, "codes": codes}, data)
+    assert "here" in str(caught.value)
+
+
 def test_code_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "MAX_CODE", 10)
     fields, data = pack(requests()[:1], CODE[:1])
@@ -314,4 +329,4 @@ def test_workers_of_two_kinds_tune_for_both_targets_at_once() -> None:
             assert len({m.schedule for m in trials if m.trial}) == 4
         with refused(tw.ClusterError) as caught:
             Cluster(client, HERE)
-        assert all("it is for" in why for why in caught.value.data["workers"].values())
+        assert all("it measures for" in why for why in caught.value.data["workers"].values())
