@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, get_type_hints
 
-from ..base.checked_json import Refused, reader
+from ..base.checked_json import Read, Refused, reader
 from ..base.errors import DatabaseError
 from ..base.text import excerpt, short_id
 from .values import (
@@ -31,6 +31,8 @@ from .values import (
     canonical_json,
     field_types,
     in_utc,
+    normaliser,
+    optional,
     parse_json,
 )
 
@@ -81,7 +83,6 @@ _STORED_AS_JSON = {
 }
 
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
-_UNKNOWN = frozenset({"family"})  # may be empty
 _COUNTS = frozenset(
     {
         "workload.flops", "workload.bytes", "session.trials", "session.seconds", "session.pid",
@@ -100,11 +101,9 @@ def check(record: AnyRecord) -> None:
         return
     if isinstance(record, Machine):
         _check_machine(record)  # first: an infinite rate is no JSON
-    for name, where, is_digest in _places(record.kind):
-        value = getattr(record, name)
-        if is_digest and isinstance(value, str):
-            _check_digest(where, value)
-        elif (check_value := _CHECKS.get(type(value)) or _check_of(value)) is not None:
+    values = vars(record)
+    for name, where, check_value in _checks(record.kind):
+        if (value := values[name]) is not None:
             check_value(where, value)
     if isinstance(record, ScheduleRecord):
         try:
@@ -140,22 +139,7 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
             excerpt(", ".join(sorted(map(str, plain)))),
             ", ".join(sorted(types)),
         )
-    fields: dict[str, Any] = {}
-    for name, read_field in _readers(kind.kind).items():
-        try:
-            fields[name] = read_field(plain[name])
-        except (Refused, RecursionError) as error:
-            place = f"{kind.kind}.{name}{getattr(error, 'at', '')}"
-            raise DatabaseError("{0}: {1}", place, error, at=place) from error
-    record = kind(**fields)
-    check(record)
-    return record
-
-
-@cache
-def _readers(kind: str) -> dict[str, Callable[[Any], Any]]:
-    annotations = get_type_hints(KINDS[kind])
-    return {name: reader(annotations[name]) for name in field_types(kind)}
+    return _read(kind, plain, _readers(kind.kind))
 
 
 def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
@@ -164,12 +148,72 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
     Raises `DatabaseError` if a value does not belong in its column, or the content does not have
     the id of the row.
     """
-    types = field_types(kind.kind)
-    plain = {name: _unstored(kind.kind, name, types[name], row[name]) for name in types}
-    record = from_plain(kind, plain)
+    record = _read(kind, row, _row_readers(kind.kind))
     if record.id != row["id"]:
         raise DatabaseError("its content has the id {0}", short_id(record.id))
     return record
+
+
+def _read(
+    kind: type[AnyRecord], values: Mapping[Any, Any], readers: list[tuple[str, Read]]
+) -> AnyRecord:
+    fields: dict[str, Any] = {}
+    for name, read_field in readers:
+        try:
+            fields[name] = read_field(values[name])
+        except (Refused, DatabaseError, RecursionError) as error:
+            place = f"{kind.kind}.{name}{getattr(error, 'at', '')}"
+            raise DatabaseError("{0}: {1}", place, error, at=place) from error
+    record = kind.of_normal(fields)
+    check(record)
+    return record
+
+
+# What reading leaves to be normalised: the other types are exact.
+_NORMALISED = ("datetime", "Mapping[str, Json]")
+
+
+@cache
+def _readers(kind: str) -> list[tuple[str, Read]]:
+    """What reads the fields of a kind from JSON, and normalises them."""
+    annotations = get_type_hints(KINDS[kind])
+    readers = []
+    for name, annotation in field_types(kind).items():
+        read, normalise = reader(annotations[name]), normaliser(kind, name)
+        exact = not annotation.startswith(_NORMALISED) and f"{kind}.{name}" != "measurement.error"
+        readers.append((name, read if exact or normalise is None else _both(read, normalise)))
+    return readers
+
+
+def _both(read: Read, normalise: Read) -> Read:
+    return lambda value: None if value is None else normalise(read(value))
+
+
+@cache
+def _row_readers(kind: str) -> list[tuple[str, Read]]:
+    """As `_readers`, from the driver's values."""
+    types = field_types(kind)
+    return [
+        (name, _row_reader(f"{kind}.{name}", types[name], read)) for name, read in _readers(kind)
+    ]
+
+
+def _row_reader(where: str, annotation: str, read: Read) -> Read:
+    kind = annotation.removesuffix(" | None")
+    if kind == "bool":
+        return lambda value: read(bool(value) if type(value) is int and value in (0, 1) else value)
+    if kind == "datetime":
+        return instant if kind == annotation else optional(instant)
+    if kind not in _STORED_AS_JSON:
+        return read
+
+    def read_json(value: Any) -> Any:
+        if not isinstance(value, str):
+            return read(value)
+        _check_size(where, len(value), "characters", _STORED_AS_JSON[kind])
+        return read(parse_json(value))
+
+    return read_json
 
 
 def instant(value: object) -> datetime:
@@ -187,29 +231,16 @@ def instant(value: object) -> datetime:
     raise DatabaseError("expected a time, found {0!r:.80}", value)
 
 
-def _unstored(kind: str, name: str, annotation: str, value: Any) -> Json:
-    """The JSON value of a stored value; a value of the wrong type is returned as it is."""
-    annotation = annotation.removesuffix(" | None")
-    if value is None:
-        return None
-    if annotation == "bool":
-        return bool(value) if type(value) is int and value in (0, 1) else value
-    try:
-        if annotation == "datetime":
-            return instant(value).isoformat()
-        if annotation in _STORED_AS_JSON and isinstance(value, str):
-            _check_size(f"{kind}.{name}", len(value), "characters", _STORED_AS_JSON[annotation])
-            return parse_json(value)
-    except DatabaseError as error:
-        raise DatabaseError("{0}.{1}: {2}", kind, name, error) from error
-    return value
-
-
 def _check_digest(where: str, value: str) -> None:
-    if not _HEX.match(value) and not (value == "" and where.partition(".")[2] in _UNKNOWN):
+    if type(value) is not str or not _HEX.match(value):
         raise DatabaseError(
             "{0} is {1!r:.80}, expected a digest: 64 hexadecimal digits", where, value
         )
+
+
+def _check_unknown(where: str, value: str) -> None:
+    if value != "":
+        _check_digest(where, value)
 
 
 def _check_int(where: str, value: int) -> None:
@@ -234,21 +265,19 @@ def _check_mapping(where: str, value: Mapping[str, Json]) -> None:
     _check_text(where, canonical_json(value))
 
 
-@cache
-def _places(kind: str) -> list[tuple[str, str, bool]]:
-    """The fields of a kind, each with what errors call it, and whether it holds a digest."""
-    return [(name, f"{kind}.{name}", name in DIGESTS) for name in field_types(kind)]
-
-
 def _check_count(where: str, value: float) -> None:
     if value < 0 and where in _COUNTS:
         raise DatabaseError("{0} is {1}, expected 0 or more", where, value)
 
 
 def _check_text(where: str, value: str) -> None:
+    if not isinstance(value, str):
+        raise DatabaseError("{0} is {1!r:.80}, expected a text", where, value)
     _check_size(where, len(value), "characters")
     if "\0" in value:
         raise DatabaseError("{0} has a NUL character", where)
+    if value.isascii():
+        return
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -261,20 +290,26 @@ def _check_size(where: str, size: int, unit: str, each: int = 1) -> None:
         raise DatabaseError("{0} has {1} {2}, at most {3} are held", where, size, unit, limit)
 
 
-_CHECKS: dict[type, Callable[[str, Any], None]] = {
-    str: _check_text,
-    int: _check_int,
-    float: _check_float,
-    dict: _check_mapping,
-    tuple: _check_elements,
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "str": _check_text,
+    "int": _check_int,
+    "float": _check_float,
+    "tuple": _check_elements,
+    "Mapping": _check_mapping,
 }
 
 
-def _check_of(value: object) -> Callable[[str, Any], None] | None:
-    """The check of a value of another type, such as numpy's float64, which is a float."""
-    if isinstance(value, bool):
-        return None
-    return next((_CHECKS[base] for base in type(value).__mro__ if base in _CHECKS), None)
+@cache
+def _checks(kind: str) -> list[tuple[str, str, Callable[[str, Any], None]]]:
+    """The fields of a kind that are checked, each with what errors call it, and its check."""
+    found = []
+    for name, annotation in field_types(kind).items():
+        check_value = _CHECKS.get(annotation.removesuffix(" | None").partition("[")[0])
+        if name in DIGESTS:
+            check_value = _check_unknown if name == "family" else _check_digest
+        if check_value is not None:
+            found.append((name, f"{kind}.{name}", check_value))
+    return found
 
 
 def _check_machine(record: Machine) -> None:
