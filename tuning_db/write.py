@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import groupby, islice
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from sqlalchemy import (
     BindParameter,
     Connection,
+    Dialect,
     Table,
     and_,
     bindparam,
     exists,
     func,
+    literal_column,
     not_,
     select,
     true,
@@ -46,7 +50,6 @@ from .values import (
     Session,
     Verification,
     Workload,
-    field_types,
 )
 
 BATCH = 500
@@ -76,11 +79,11 @@ def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> 
 def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repin: bool) -> int:
     for record in batch:
         check(record)
-    rows = [_row(record) for record in batch]
-    statement = _insert(connection.dialect.name, kind, repin)
+    insert = _insert(type(connection.dialect), kind, repin)
+    rows = [insert.row(record) for record in batch]
     try:
         with _undoable(connection):
-            done = connection.execute(statement, rows, execution_options=_COUNTED)
+            done = connection.exec_driver_sql(insert.text, rows, execution_options=_COUNTED)
     except IntegrityError as error:
         raise _missing_reference(connection, kind, batch) or error from error
     _require_stored(connection, kind, {record.id for record in batch})
@@ -91,7 +94,7 @@ def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repi
 
 def verify(connection: Connection, checked: Collection[Sequence[str]]) -> None:
     """Say anew which measurements are verified, of those with values of `CHECKED`."""
-    names = [f"v_{name}" for name in CHECKED]
+    names = [f"{_BOUND}{name}" for name in CHECKED]
     if checked:
         connection.execute(_VERIFY, [dict(zip(names, row, strict=True)) for row in checked])
 
@@ -124,37 +127,54 @@ def _undoable(connection: Connection) -> AbstractContextManager[object]:
 _COUNTED = {"preserve_rowcount": True}
 
 
-def _row(record: AnyRecord) -> dict[str, Any]:
-    """The values of `_bind`'s parameters."""
-    row = {bound: getattr(record, name) for bound, name in _bound(record.kind)}
-    for bound, name in _texts(record.kind):
-        if isinstance(record, Digested) and row[bound] is not None:
-            row[bound] = record.text_of(name, row[bound])
-    return row
+@dataclass(frozen=True)
+class _Insert:
+    """An insertion in the driver's form, since SQLAlchemy converts rows value by value.
+
+    `read` returns the bound fields of a record. `convert` has the places of those that the driver
+    does not take as they are, and what makes that of them; `lists` those of lists and mappings.
+    """
+
+    text: str
+    read: Callable[[AnyRecord], tuple[Any, ...]]
+    convert: list[tuple[int, Callable[[Any], Any]]]
+    lists: list[tuple[int, str]]
+
+    def row(self, record: AnyRecord) -> tuple[Any, ...]:
+        values = list(self.read(record))
+        for place, convert in self.convert:
+            values[place] = convert(values[place])
+        for place, name in self.lists:
+            if values[place] is not None:
+                values[place] = cast(Digested, record).text_of(name, values[place])
+        return tuple(values)
 
 
 @cache
-def _bound(kind: str) -> list[tuple[str, str]]:
-    """The columns of a kind that records have, each behind the parameter that it is bound to."""
-    names = (column.name for column in TABLES[kind].columns)
-    has = {*field_types(kind), *dir(KINDS[kind])}
-    return [(f"v_{name}", name) for name in names if name in has]
+def _insert(dialect: type[Dialect], kind: str, repin: bool) -> _Insert:
+    bound = dialect(paramstyle="qmark" if dialect.name == "sqlite" else "format")
+    compiled = _statement(dialect.name, kind, repin).compile(dialect=bound)
+    names = [name.removeprefix(_BOUND) for name in compiled.positiontup]
+    types = [TABLES[kind].c[name].type for name in names]
+    lists = [(n, names[n]) for n, type_ in enumerate(types) if isinstance(type_, JsonText)]
+    converts = [
+        (n, type_.dialect_impl(bound).bind_processor(bound))
+        for n, type_ in enumerate(types)
+        if not isinstance(type_, JsonText)
+    ]
+    convert = [(n, function) for n, function in converts if function is not None]
+    return _Insert(str(compiled), attrgetter(*names), convert, lists)
 
 
-@cache
-def _texts(kind: str) -> list[tuple[str, str]]:
-    """As `_bound`, those that are stored as JSON texts."""
-    columns = TABLES[kind].c
-    return [(b, name) for b, name in _bound(kind) if isinstance(columns[name].type, JsonText)]
+_BOUND = "v_"
+"""What the parameters of columns begin with: their names are taken by the insert itself."""
 
 
 def _bind(table: Table, name: str) -> BindParameter[Any]:
-    # A prefix, since plain column names are taken by the insert itself.
-    return bindparam(f"v_{name}", type_=table.c[name].type)
+    return bindparam(f"{_BOUND}{name}", type_=table.c[name].type)
 
 
-@cache
-def _insert(dialect: str, kind: str, repin: bool) -> Any:
+def _statement(dialect: str, kind: str, repin: bool) -> Any:
     table = TABLES[kind]
     values: dict[str, Any] = {c.name: _bind(table, c.name) for c in table.columns}
     if kind == Measurement.kind:
@@ -173,11 +193,16 @@ def _insert(dialect: str, kind: str, repin: bool) -> Any:
     )
 
 
+# No parameter: those are the values of a record.
+_EMPTY: ColumnElement[str] = literal_column("''")
 # The fields of kinds that may change, and whether those of a new record replace the old ones.
 _CHANGES: dict[str, tuple[Collection[str], Callable[[Any, Any], ColumnElement[bool]]]] = {
     Session.kind: (Session.outside_id, lambda old, new: new.heartbeat > old.heartbeat),
-    Workload.kind: (["family"], lambda old, new: and_(old.family == "", new.family != "")),
-    ScheduleRecord.kind: (["inexact"], lambda old, new: and_(old.inexact == "", new.inexact != "")),
+    Workload.kind: (["family"], lambda old, new: and_(old.family == _EMPTY, new.family != _EMPTY)),
+    ScheduleRecord.kind: (
+        ["inexact"],
+        lambda old, new: and_(old.inexact == _EMPTY, new.inexact != _EMPTY),
+    ),
     Pin.kind: (["workload", "target", "schedule", "created"], lambda *_: true()),
 }
 
