@@ -35,8 +35,8 @@ from .values import (
     Session,
     Workload,
     canonical_json,
+    json_text,
     parse_json,
-    to_plain,
 )
 from .write import BATCH, write
 
@@ -105,18 +105,18 @@ def import_lines(
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
     count = 0
-    _put(lines, {"format": FORMAT, "version": VERSION})
+    _put(lines, canonical_json({"format": FORMAT, "version": VERSION}))
     for record in every(connection):
-        _put(lines, {"kind": record.kind, "id": record.id, "value": to_plain(record)})
+        kind, value = record.kind, json_text(record)
+        _put(lines, f'{{"id":"{record.id}","kind":"{kind}","value":{value}}}')
         count += 1
-    _put(lines, {"end": count})
+    _put(lines, canonical_json({"end": count}))
     return count
 
 
-def _put(lines: IO[str], line: Json) -> None:
-    text = canonical_json(line) + "\n"
+def _put(lines: IO[str], line: str) -> None:
     try:
-        lines.write(text)
+        lines.write(f"{line}\n")
     except (TypeError, ValueError) as error:
         raise DatabaseError(
             "export to {0} failed: {1}",

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -121,16 +121,8 @@ class Digested(Record):
     @cached_property
     def id(self) -> str:
         """SHA-256 hex digest of the content as canonical JSON."""
-        values = vars(self)
-        later = self.added_later
-        content = ",".join(
-            [
-                f"{key}{self.text_of(name, value) if text is None else text(value)}"
-                for name, key, text in _in_id(self.kind)
-                if (value := values[name]) is not None or name not in later
-            ]
-        )
-        return hashlib.sha256(f"{{{content}}}".encode("ascii")).hexdigest()
+        text = _text_of_fields(self, _in_id(self.kind), self.added_later)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def text_of(self, name: str, value: object) -> str:
         """The list or mapping of a field as canonical JSON, which is written once."""
@@ -141,18 +133,43 @@ class Digested(Record):
         return text
 
 
-@cache
-def _in_id(kind: str) -> list[tuple[str, str, Callable[[Any], str] | None]]:
-    """The fields that the id of a kind is of, in the order of canonical JSON.
+Field = tuple[str, str, Callable[[Any], str] | None]
+"""A field, what is before its value in JSON, and what writes that; `None` for what `text_of` does.
 
-    Each has what is before its value, and what writes that; `None` for lists and mappings.
-    """
+Lists and mappings are written by `text_of`.
+"""
+
+
+def json_text(record: AnyRecord) -> str:
+    """The canonical JSON of a record's fields, as `to_plain` has them."""
+    return _text_of_fields(record, _fields(record.kind))
+
+
+def _text_of_fields(record: Record, fields: Iterable[Field], left_out: Collection[str] = ()) -> str:
+    """Fields of a record as canonical JSON, without those that are `None` and may be left out."""
+    values = vars(record)
+    content = [
+        f"{key}{cast(Digested, record).text_of(name, value) if write is None else write(value)}"
+        for name, key, write in fields
+        if (value := values[name]) is not None or name not in left_out
+    ]
+    return f"{{{','.join(content)}}}"
+
+
+@cache
+def _in_id(kind: str) -> list[Field]:
+    """The fields that the id of a kind is of, in the order of canonical JSON."""
     outside: frozenset[str] = getattr(KINDS[kind], "outside_id", frozenset())
+    return [field for field in _fields(kind) if field[0] not in outside]
+
+
+@cache
+def _fields(kind: str) -> list[Field]:
     types = {name: type_.removesuffix(" | None") for name, type_ in field_types(kind).items()}
     lists = {name for name, type_ in types.items() if type_.startswith(("tuple", "Mapping"))}
     return [
         (name, f'"{name}":', None if name in lists else _TEXT_OF.get(types[name], _scalar_text))
-        for name in sorted(types.keys() - outside)
+        for name in sorted(types)
     ]
 
 
@@ -165,7 +182,9 @@ def _scalar_text(value: object) -> str:
 
 # By annotations, for what many records have: canonical JSON without an encoder.
 _TEXT_OF: dict[str, Callable[[Any], str]] = {
-    "datetime": lambda value: f'"{value.isoformat("T", "microseconds")}"',
+    "datetime": lambda value: (
+        "null" if value is None else f'"{value.isoformat("T", "microseconds")}"'
+    ),
     "Outcome": lambda value: f'"{value.value}"',
 }
 

@@ -8,12 +8,11 @@ inexact steps those of the one put later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, cast
 
@@ -22,8 +21,10 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Table,
+    Text,
     and_,
     bindparam,
+    column,
     exists,
     func,
     literal_column,
@@ -32,6 +33,8 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy import cast as cast_to
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -50,6 +53,8 @@ from .values import (
     Session,
     Verification,
     Workload,
+    field_types,
+    json_text,
 )
 
 BATCH = 500
@@ -71,25 +76,66 @@ def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> 
     """
     counts = dict.fromkeys(KINDS, 0)
     for kind, group in groupby(records, key=lambda record: record.kind):
-        while batch := list(islice(group, BATCH)):
+        for batch in _batches(group):
             counts[kind] += _write_batch(connection, kind, batch, repin)
     return counts
 
 
-def _write_batch(connection: Connection, kind: str, batch: list[AnyRecord], repin: bool) -> int:
-    for record in batch:
+def _batches(records: Iterable[AnyRecord]) -> Iterator[dict[str, AnyRecord]]:
+    """Batches by ids: PostgreSQL changes no row twice in a statement."""
+    batch: dict[str, AnyRecord] = {}
+    for record in records:
+        if len(batch) == BATCH or record.id in batch:
+            yield batch
+            batch = {}
+        batch[record.id] = record
+    if batch:
+        yield batch
+
+
+def _write_batch(
+    connection: Connection, kind: str, batch: Mapping[str, AnyRecord], repin: bool
+) -> int:
+    records = list(batch.values())
+    for record in records:
         check(record)
-    insert = _insert(type(connection.dialect), kind, repin)
-    rows = [insert.row(record) for record in batch]
+    insert = _insert_rows if connection.dialect.name == "sqlite" else _insert_json
     try:
         with _undoable(connection):
-            done = connection.exec_driver_sql(insert.text, rows, execution_options=_COUNTED)
+            count = insert(connection, kind, records, repin)
     except IntegrityError as error:
-        raise _missing_reference(connection, kind, batch) or error from error
-    _require_stored(connection, kind, {record.id for record in batch})
+        raise _missing_reference(connection, kind, records) or error from error
+    _require_stored(connection, kind, batch)
     if kind == Verification.kind:
-        verify(connection, [tuple(getattr(record, name) for name in CHECKED) for record in batch])
+        verify(connection, [tuple(getattr(record, name) for name in CHECKED) for record in records])
+    return count
+
+
+def _insert_rows(
+    connection: Connection, kind: str, records: Sequence[AnyRecord], repin: bool
+) -> int:
+    """Insert by a statement for a row, with the driver's values: SQLAlchemy converts each alone."""
+    rows = _rows(type(connection.dialect), kind, repin)
+    values = [rows.of(record) for record in records]
+    done = connection.exec_driver_sql(rows.text, values, execution_options=_COUNTED)
     return done.rowcount
+
+
+def _insert_json(
+    connection: Connection, kind: str, records: Sequence[AnyRecord], repin: bool
+) -> int:
+    """Insert all by one statement, to which the records are a JSON array."""
+    statement, derived = _from_json(kind, repin)
+    count, size, some = 0, 0, list[str]()
+    for n, record in enumerate(records, 1):
+        more = "".join(f'"{name}":"{getattr(record, name)}",' for name in derived)
+        some.append(f"{{{more}{json_text(record)[1:]}")
+        size += len(some[-1])
+        if n == len(records) or size > _LARGEST_ARRAY:
+            rows = {_ROWS: f"[{','.join(some)}]"}
+            count += connection.execute(statement, rows, execution_options=_COUNTED).rowcount
+            some, size = [], 0
+    return count
 
 
 def verify(connection: Connection, checked: Collection[Sequence[str]]) -> None:
@@ -128,8 +174,8 @@ _COUNTED = {"preserve_rowcount": True}
 
 
 @dataclass(frozen=True)
-class _Insert:
-    """An insertion in the driver's form, since SQLAlchemy converts rows value by value.
+class _Rows:
+    """An insertion in the driver's form, and what makes the values of a record.
 
     `read` returns the bound fields of a record. `convert` has the places of those that the driver
     does not take as they are, and what makes that of them; `lists` those of lists and mappings.
@@ -140,7 +186,7 @@ class _Insert:
     convert: list[tuple[int, Callable[[Any], Any]]]
     lists: list[tuple[int, str]]
 
-    def row(self, record: AnyRecord) -> tuple[Any, ...]:
+    def of(self, record: AnyRecord) -> tuple[Any, ...]:
         values = list(self.read(record))
         for place, convert in self.convert:
             values[place] = convert(values[place])
@@ -151,11 +197,14 @@ class _Insert:
 
 
 @cache
-def _insert(dialect: type[Dialect], kind: str, repin: bool) -> _Insert:
-    bound = dialect(paramstyle="qmark" if dialect.name == "sqlite" else "format")
-    compiled = _statement(dialect.name, kind, repin).compile(dialect=bound)
+def _rows(dialect: type[Dialect], kind: str, repin: bool) -> _Rows:
+    bound = dialect(paramstyle="qmark")
+    table = TABLES[kind]
+    values = {c.name: _bind(table, c.name) for c in table.columns}
+    statement = sqlite.insert(table).values(_derived(kind, values))
+    compiled = _or_change(statement, kind, repin).compile(dialect=bound)
     names = [name.removeprefix(_BOUND) for name in compiled.positiontup]
-    types = [TABLES[kind].c[name].type for name in names]
+    types = [table.c[name].type for name in names]
     lists = [(n, names[n]) for n, type_ in enumerate(types) if isinstance(type_, JsonText)]
     converts = [
         (n, type_.dialect_impl(bound).bind_processor(bound))
@@ -163,9 +212,27 @@ def _insert(dialect: type[Dialect], kind: str, repin: bool) -> _Insert:
         if not isinstance(type_, JsonText)
     ]
     convert = [(n, function) for n, function in converts if function is not None]
-    return _Insert(str(compiled), attrgetter(*names), convert, lists)
+    return _Rows(str(compiled), attrgetter(*names), convert, lists)
 
 
+@cache
+def _from_json(kind: str, repin: bool) -> tuple[Any, list[str]]:
+    """An insertion of a JSON array, and the columns that are no fields of a record."""
+    table = TABLES[kind]
+    array = cast_to(bindparam(_ROWS, type_=Text()), postgresql.JSON())
+    columns = (column(c.name, c.type) for c in table.columns)
+    new = func.json_to_recordset(array).table_valued(*columns, name="new")
+    new = new.render_derived(with_types=True)
+    values = _derived(kind, {c.name: new.c[c.name] for c in table.columns})
+    statement = postgresql.insert(table).from_select(list(values), select(*values.values()))
+    fields = {*field_types(kind), *(_DERIVED if kind == Measurement.kind else ())}
+    derived = [name for name in values if name not in fields]
+    return _or_change(statement, kind, repin), derived
+
+
+_ROWS = "rows"
+_LARGEST_ARRAY = 16_000_000
+"""Characters of records that are sent at once, and one more record."""
 _BOUND = "v_"
 """What the parameters of columns begin with: their names are taken by the insert itself."""
 
@@ -174,14 +241,21 @@ def _bind(table: Table, name: str) -> BindParameter[Any]:
     return bindparam(f"{_BOUND}{name}", type_=table.c[name].type)
 
 
-def _statement(dialect: str, kind: str, repin: bool) -> Any:
-    table = TABLES[kind]
-    values: dict[str, Any] = {c.name: _bind(table, c.name) for c in table.columns}
-    if kind == Measurement.kind:
-        comparable = select(target.c.comparable).where(target.c.id == _bind(table, "target"))
-        values["comparable"] = comparable.scalar_subquery()
-        values["verified"] = _is_verified()
-    statement = import_module(f"sqlalchemy.dialects.{dialect}").insert(table).values(values)
+_DERIVED = ("comparable", "verified")
+"""The columns of measurements that other records say."""
+
+
+def _derived(kind: str, values: Mapping[str, ColumnElement[Any]]) -> dict[str, ColumnElement[Any]]:
+    """The values of columns, with those that other records say."""
+    if kind != Measurement.kind:
+        return dict(values)
+    comparable = select(target.c.comparable).where(target.c.id == values["target"])
+    found = (comparable.scalar_subquery(), _is_verified(values))
+    return {**values, **dict(zip(_DERIVED, found, strict=True))}
+
+
+def _or_change(statement: Any, kind: str, repin: bool) -> Any:
+    """An insertion that leaves what is there as it is, or changes it as its kind says."""
     if kind not in _CHANGES or (kind == Pin.kind and not repin):
         return statement.on_conflict_do_nothing(index_elements=["id"])
     names, changes = _CHANGES[kind]
@@ -189,7 +263,7 @@ def _statement(dialect: str, kind: str, repin: bool) -> Any:
     return statement.on_conflict_do_update(
         index_elements=["id"],
         set_={name: new[name] for name in names},
-        where=changes(table.c, new),
+        where=changes(TABLES[kind].c, new),
     )
 
 
@@ -215,18 +289,19 @@ UPDATED = {kind: names for kind, (names, _) in _CHANGES.items()}
 """The fields of kinds that may change."""
 
 
-def _is_verified() -> ColumnElement[bool]:
-    """Whether at least one check of the bound keys passed and none failed."""
-    same = [verification.c[name] == _bind(verification, name) for name in CHECKED]
+def _is_verified(keys: Mapping[str, ColumnElement[Any]]) -> ColumnElement[bool]:
+    """Whether at least one check of the keys, those of `CHECKED`, passed and none failed."""
+    same = [verification.c[name] == keys[name] for name in CHECKED]
     passed = exists().where(*same, verification.c.passed)
     failed = exists().where(*same, not_(verification.c.passed))
     return and_(passed, not_(failed))
 
 
+_KEYS = {name: _bind(verification, name) for name in CHECKED}
 _VERIFY = (
     update(measurement)
-    .where(*(measurement.c[name] == _bind(verification, name) for name in CHECKED))
-    .values(verified=_is_verified())
+    .where(*(measurement.c[name] == key for name, key in _KEYS.items()))
+    .values(verified=_is_verified(_KEYS))
 )
 
 
