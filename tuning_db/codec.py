@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from ..base.checked_json import Read, Refused, reader
 from ..base.errors import DatabaseError
@@ -32,7 +32,6 @@ from .values import (
     field_types,
     in_utc,
     normaliser,
-    optional,
     parse_json,
 )
 
@@ -99,23 +98,18 @@ def check(record: AnyRecord) -> None:
     """
     if _PASSED in vars(record):
         return
-    if isinstance(record, Machine):
-        _check_machine(record)  # first: an infinite rate is no JSON
     values = vars(record)
-    for name, where, check_value in _checks(record.kind):
-        if (value := values[name]) is not None:
-            check_value(where, value)
-    if isinstance(record, ScheduleRecord):
-        try:
-            _ = record.id  # of what the trace holds
-        except DatabaseError as error:
-            raise DatabaseError("schedule.trace: {0}", error) from error
-    if isinstance(record, Session) and record.drift is not None and not is_ratio(record.drift):
-        raise DatabaseError("session.drift is {0}, expected a ratio of times", record.drift)
-    if isinstance(record, Measurement):
-        _check_measurement(record)
-    if isinstance(record, Verification):
-        _check_verification(record)
+    for field in _fields(record.kind):
+        if (value := values[field.name]) is not None:
+            field.check(field.where, value)
+    _require_sense(record)
+
+
+def _require_sense(record: AnyRecord) -> None:
+    """Raise `DatabaseError` unless checked fields go together."""
+    sense = _SENSE.get(type(record))
+    if sense is not None:
+        sense(record)
     vars(record)[_PASSED] = True
 
 
@@ -139,7 +133,7 @@ def from_plain(kind: type[AnyRecord], plain: Json) -> AnyRecord:
             excerpt(", ".join(sorted(map(str, plain)))),
             ", ".join(sorted(types)),
         )
-    return _read(kind, plain, _readers(kind.kind))
+    return _read(kind, plain, _fields(kind.kind))
 
 
 def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
@@ -148,53 +142,78 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
     Raises `DatabaseError` if a value does not belong in its column, or the content does not have
     the id of the row.
     """
-    record = _read(kind, row, _row_readers(kind.kind))
+    record = _read(kind, row, _columns(kind.kind))
     if record.id != row["id"]:
         raise DatabaseError("its content has the id {0}", short_id(record.id))
     return record
 
 
-def _read(
-    kind: type[AnyRecord], values: Mapping[Any, Any], readers: list[tuple[str, Read]]
-) -> AnyRecord:
-    fields: dict[str, Any] = {}
-    for name, read_field in readers:
+class _Field(NamedTuple):
+    """A field of a kind: its name, what errors call it, whether it may be `None`.
+
+    `read` takes a value of JSON or of a row, and normalises it; `check` looks at its size.
+    """
+
+    name: str
+    where: str
+    nullable: bool
+    read: Read
+    check: Callable[[str, Any], None]
+
+
+def _read(kind: type[AnyRecord], values: Mapping[Any, Any], fields: Sequence[_Field]) -> AnyRecord:
+    found: dict[str, Any] = {}
+    for name, where, nullable, read, check_value in fields:
+        value = values[name]
+        if value is None and nullable:
+            found[name] = None
+            continue
         try:
-            fields[name] = read_field(values[name])
+            found[name] = value = read(value)
         except (Refused, DatabaseError, RecursionError) as error:
-            place = f"{kind.kind}.{name}{getattr(error, 'at', '')}"
+            place = f"{where}{getattr(error, 'at', '')}"
             raise DatabaseError("{0}: {1}", place, error, at=place) from error
-    record = kind.of_normal(fields)
-    check(record)
+        check_value(where, value)
+    record = kind.of_normal(found)
+    _require_sense(record)
     return record
 
 
-# What reading leaves to be normalised: the other types are exact.
-_NORMALISED = ("datetime", "Mapping[str, Json]")
-
-
 @cache
-def _readers(kind: str) -> list[tuple[str, Read]]:
-    """What reads the fields of a kind from JSON, and normalises them."""
+def _fields(kind: str) -> list[_Field]:
+    """The fields of a kind, to be read from JSON."""
     annotations = get_type_hints(KINDS[kind])
-    readers = []
+    fields = []
     for name, annotation in field_types(kind).items():
-        read, normalise = reader(annotations[name]), normaliser(kind, name)
-        exact = not annotation.startswith(_NORMALISED) and f"{kind}.{name}" != "measurement.error"
-        readers.append((name, read if exact or normalise is None else _both(read, normalise)))
-    return readers
+        where, what = f"{kind}.{name}", annotation.removesuffix(" | None")
+        nullable = what != annotation
+        read = reader(get_args(annotations[name])[0] if nullable else annotations[name])
+        normalise = normaliser(kind, name)
+        if normalise is not None and (what in _NORMALISED or where == _CUT):
+            read = _then(read, normalise)
+        check_value = _CHECKS.get(what, _NO_CHECK)
+        if name in DIGESTS:
+            check_value = _check_unknown if name == "family" else _check_digest
+        fields.append(_Field(name, where, nullable, read, check_value))
+    return fields
 
 
-def _both(read: Read, normalise: Read) -> Read:
-    return lambda value: None if value is None else normalise(read(value))
+# What reading leaves to be normalised; all else is exact.
+_NORMALISED = ("datetime", "Mapping[str, Json]")
+_CUT = "measurement.error"
+
+
+def _then(read: Read, normalise: Read) -> Read:
+    return lambda value: normalise(read(value))
 
 
 @cache
-def _row_readers(kind: str) -> list[tuple[str, Read]]:
-    """As `_readers`, from the driver's values."""
+def _columns(kind: str) -> list[_Field]:
+    """As `_fields`, to be read from the driver's values."""
     types = field_types(kind)
     return [
-        (name, _row_reader(f"{kind}.{name}", types[name], read)) for name, read in _readers(kind)
+        field._replace(read=_row_reader(field.where, types[field.name], field.read))
+        for field in _fields(kind)
     ]
 
 
@@ -203,7 +222,7 @@ def _row_reader(where: str, annotation: str, read: Read) -> Read:
     if kind == "bool":
         return lambda value: read(bool(value) if type(value) is int and value in (0, 1) else value)
     if kind == "datetime":
-        return instant if kind == annotation else optional(instant)
+        return instant
     if kind not in _STORED_AS_JSON:
         return read
 
@@ -294,22 +313,12 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "str": _check_text,
     "int": _check_int,
     "float": _check_float,
-    "tuple": _check_elements,
-    "Mapping": _check_mapping,
+    "tuple[float, ...]": _check_elements,
+    "tuple[str, ...]": _check_elements,
+    "Mapping[str, Json]": _check_mapping,
 }
 
-
-@cache
-def _checks(kind: str) -> list[tuple[str, str, Callable[[str, Any], None]]]:
-    """The fields of a kind that are checked, each with what errors call it, and its check."""
-    found = []
-    for name, annotation in field_types(kind).items():
-        check_value = _CHECKS.get(annotation.removesuffix(" | None").partition("[")[0])
-        if name in DIGESTS:
-            check_value = _check_unknown if name == "family" else _check_digest
-        if check_value is not None:
-            found.append((name, f"{kind}.{name}", check_value))
-    return found
+_NO_CHECK: Callable[[str, Any], None] = lambda where, value: None  # noqa: E731, ARG005
 
 
 def _check_machine(record: Machine) -> None:
@@ -403,3 +412,24 @@ def _check_verification(record: Verification) -> None:
             record.max_error,
             record.tolerance,
         )
+
+
+def _check_schedule(record: ScheduleRecord) -> None:
+    try:
+        _ = record.id  # of what the trace holds
+    except DatabaseError as error:
+        raise DatabaseError("schedule.trace: {0}", error) from error
+
+
+def _check_session(record: Session) -> None:
+    if record.drift is not None and not is_ratio(record.drift):
+        raise DatabaseError("session.drift is {0}, expected a ratio of times", record.drift)
+
+
+_SENSE: dict[type[AnyRecord], Callable[[Any], None]] = {
+    Machine: _check_machine,
+    ScheduleRecord: _check_schedule,
+    Session: _check_session,
+    Measurement: _check_measurement,
+    Verification: _check_verification,
+}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from json.encoder import encode_basestring_ascii
+from math import isfinite
 from typing import Any, ClassVar, Self, cast, get_args
 
 from ..base import checked_json
@@ -147,12 +147,16 @@ def json_text(record: AnyRecord) -> str:
 
 def _text_of_fields(record: Record, fields: Iterable[Field], left_out: Collection[str] = ()) -> str:
     """Fields of a record as canonical JSON, without those that are `None` and may be left out."""
-    values = vars(record)
-    content = [
-        f"{key}{cast(Digested, record).text_of(name, value) if write is None else write(value)}"
-        for name, key, write in fields
-        if (value := values[name]) is not None or name not in left_out
-    ]
+    values, content = vars(record), list[str]()
+    for name, key, write in fields:
+        value = values[name]
+        if value is None:
+            if name not in left_out:
+                content.append(f"{key}null")
+        elif write is None:
+            content.append(key + cast(Digested, record).text_of(name, value))
+        else:
+            content.append(key + write(value))
     return f"{{{','.join(content)}}}"
 
 
@@ -177,15 +181,19 @@ def _scalar_text(value: object) -> str:
     """A value of a field that is no list or mapping, as canonical JSON."""
     if type(value) is str:
         return encode_basestring_ascii(value)  # as an encoder does
-    return "null" if value is None else canonical_json(_plain(value))
+    return canonical_json(_plain(value))
+
+
+def _number_text(value: float) -> str:
+    return repr(value) if type(value) in (int, float) and isfinite(value) else _scalar_text(value)
 
 
 # By annotations, for what many records have: canonical JSON without an encoder.
 _TEXT_OF: dict[str, Callable[[Any], str]] = {
-    "datetime": lambda value: (
-        "null" if value is None else f'"{value.isoformat("T", "microseconds")}"'
-    ),
+    "datetime": lambda value: f'"{value.isoformat("T", "microseconds")}"',
     "Outcome": lambda value: f'"{value.value}"',
+    "float": _number_text,
+    "int": _number_text,
 }
 
 
@@ -816,7 +824,7 @@ _NORMALISE |= {f"{name} | None": optional(normalise) for name, normalise in _NOR
 _NORMALISE_FIELD: dict[str, Callable[[Any], object]] = {
     "measurement.error": optional(storable),
     "verification.max_error": lambda value: (
-        float(value) if value is not None and math.isfinite(value) else None
+        float(value) if value is not None and isfinite(value) else None
     ),
 }
 
