@@ -175,17 +175,24 @@ def test_sequences_and_texts_stay_within() -> None:
 
 
 def test_a_branch_that_data_decide() -> None:
-    def branch(name: str, operator: str) -> Any:
-        return onnx.helper.make_graph(
-            [node(operator, ["h"], [name])], name, [], [info(name, FLOAT, [6, 8])]
-        )
+    """One of them reads at a place that is out of range where the other one is taken."""
+
+    def branch(name: str, *nodes: Any) -> Any:
+        return onnx.helper.make_graph(nodes, name, [], [info(name, FLOAT, [6, 8])])
+
+    row = [node("Gather", ["h", "place"], ["row"]), node("Add", ["h", "row"], ["b"])]
 
     nodes = [
         node("Relu", ["x"], ["h"]),
         node("ReduceMax", ["x"], ["most"], keepdims=0),
         node("Greater", ["most", "limit"], ["large"]),
+        node("Cast", ["most"], ["place"], to=INT64),
         node(
-            "If", ["large"], ["z"], then_branch=branch("a", "Tanh"), else_branch=branch("b", "Abs")
+            "If",
+            ["large"],
+            ["z"],
+            then_branch=branch("a", node("Tanh", ["h"], ["a"])),
+            else_branch=branch("b", *row),
         ),
         node("Neg", ["z"], ["y"]),
     ]

@@ -382,6 +382,18 @@ def test_all_that_is_unsupported_is_listed() -> None:
 
 
 def test_inputs_that_decide_are_given_as_constants() -> None:
+    nodes = [node("Cast", ["c"], ["kept"], to=onnx.TensorProto.BOOL)]
+    nodes.append(node("Compress", ["x", "kept"], ["y"], axis=0))
+    model = onnx_model(nodes, {"x": [3], "c": [3]}, ["y"])
+    with pytest.raises(UnsupportedError):
+        tw.import_onnx(model)
+    graph = tw.import_onnx(model, constants={"c": [1.0, 0.0, 1.0]})
+    x = np.array([1, -2, 3], np.float32)
+    np.testing.assert_array_equal(tw.build(graph, TARGET)(x), x[::2])
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_branch_that_data_decide_is_a_choice(positive: bool) -> None:
     from onnx import TensorProto, helper
 
     branches = {
@@ -399,11 +411,11 @@ def test_inputs_that_decide_are_given_as_constants() -> None:
         ["y"],
         zero=np.float32(0),
     )
-    with pytest.raises(UnsupportedError):
-        tw.import_onnx(model)
-    graph = tw.import_onnx(model, constants={"c": -1.0})
-    x = np.array([1, -2, 3], np.float32)
-    np.testing.assert_array_equal(tw.build(graph, TARGET)(x), -x)
+    x, c = np.array([1, -2, 3], np.float32), np.float32(1 if positive else -1)
+    wanted = np.maximum(x, 0) if positive else -x
+    np.testing.assert_array_equal(tw.build(tw.import_onnx(model), TARGET)(x, c), wanted)
+    known = tw.import_onnx(model, constants={"c": c})
+    assert [n.operator for n in known.nodes] == ["relu" if positive else "negative"]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 200])

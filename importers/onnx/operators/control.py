@@ -9,21 +9,20 @@ splits into parts of one size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ....base.errors import ModelError
 from ....graph.builder import Builder
-from ....graph.compose.basics import cast_to, in_rank, parts, room, row, stacked
+from ....graph.compose.basics import cast_to, in_rank, parts, reshaped, room, row, stacked
 from ....graph.ir import Constant, Value
+from ...control import MOST_WRITTEN, chosen, scanned
 from ...rolling import StepBuilder, Traced, moved, rolled
 from ...translation import UntranslatedError
 from ...unsupported import Reason, Unsupported
 from ..table import Items, OnnxNode, Operand, onnx_op
 from .pointwise import dtype_of
-
-_MOST = 1024
-"""Iterations of a loop that is written out."""
 
 
 @onnx_op("Shape")
@@ -76,12 +75,24 @@ def eye(b: Builder, node: OnnxNode) -> Value:
 
 
 @onnx_op("If")
-def branch(_b: Builder, node: OnnxNode) -> Sequence[Operand]:
-    condition = node.known(0)
-    assert condition is not None
-    assert node.body is not None
-    chosen: tuple[Operand, ...] = node.body("then_branch" if condition.item() else "else_branch")
-    return chosen
+def branch(b: Builder, node: OnnxNode) -> Sequence[Operand]:
+    """The branch that is known to be taken; else both are computed, and one is chosen."""
+
+    def body(name: str) -> Sequence[Operand]:
+        assert node.body is not None
+        return node.body(name)
+
+    def tensors(name: str) -> list[Value]:
+        made = [value for value in body(name) if not isinstance(value, Items)]
+        if len(made) < len(node.outputs):
+            raise Unsupported(Reason.DATA_DEPENDENT, "a sequence of an If")
+        return made
+
+    condition = reshaped(b, node[0], ())
+    if isinstance(condition, Constant):
+        return body("then_branch" if condition.data.item() else "else_branch")
+    names = ("then_branch", "else_branch")
+    return chosen(b, [condition], [partial(tensors, name) for name in names])
 
 
 @onnx_op("Loop")
@@ -97,8 +108,8 @@ def loop(b: Builder, node: OnnxNode) -> Sequence[Operand]:
     results: list[list[Value]] = [[] for _ in node.outputs[len(state) :]]
     step = 0
     while going and (count is None or step < count):
-        if step == _MOST:
-            raise Unsupported(Reason.OPERATOR, f"a Loop of more than {_MOST} iterations")
+        if step == MOST_WRITTEN:
+            raise Unsupported(Reason.OPERATOR, f"a Loop of more than {MOST_WRITTEN} iterations")
         first = [b.constant(step, "int64"), b.constant(True)]
         condition, *made = node.body("body", [*first, *state])
         if not isinstance(condition, Constant):
@@ -149,26 +160,20 @@ def _traced(step: StepBuilder, node: OnnxNode, given: Sequence[Value]) -> list[V
 def scan(b: Builder, node: OnnxNode) -> Sequence[Value]:
     count = node.attribute("num_scan_inputs")
     states = len(node.inputs) - count
-    state = [node[n] for n in range(states)]
-    rows = [node[n] for n in range(states, len(node.inputs))]
     results = len(node.outputs) - states
     axes = node.attribute("scan_input_axes") or (0,) * count
     backwards = node.attribute("scan_input_directions") or (0,) * count
     ahead = node.attribute("scan_output_directions") or (0,) * results
     places = node.attribute("scan_output_axes") or (0,) * results
-    found = _rolled_scan(b, node, state, rows, axes, backwards)
-    if found is not None:
-        ends = [
-            _turned(b, value, axis, back=bool(front))
-            for value, axis, front in zip(found[states:], places, ahead, strict=True)
-        ]
-        return [*found[:states], *ends]
-    state, made = _scanned(b, node, state, rows, axes, backwards)
-    turned = [
-        list(reversed(values)) if front else values
-        for values, front in zip(made, ahead, strict=True)
+    rows = [node[n] for n in range(states, len(node.inputs))]
+    own = [
+        _reversed(b, moved(b, value, axis, 0)) if back else moved(b, value, axis, 0)
+        for value, back, axis in zip(rows, backwards, _from_front(axes, rows), strict=True)
     ]
-    return [*state, *(_stacked(b, v, axis) for v, axis in zip(turned, places, strict=True))]
+    found = _scanned(b, node, [node[n] for n in range(states)], own)
+    ends = [_reversed(b, v) if front else v for v, front in zip(found[states:], ahead, strict=True)]
+    turned = zip(ends, _from_front(places, ends), strict=True)
+    return [*found[:states], *(moved(b, value, 0, axis) for value, axis in turned)]
 
 
 @onnx_op("Scan", since=8)
@@ -183,75 +188,36 @@ def scan_of_batch(b: Builder, node: OnnxNode) -> Sequence[Value]:
     found: list[list[Value]] = []
     for k in range(given[0].shape[0]):
         own = [row(b, value, 0, k) for value in given]
-        state, made = _scanned(b, node, own[:states], own[states:], (0,) * count, backwards)
-        found.append([*state, *(_stacked(b, values, 0) for values in made)])
+        rows = [
+            _reversed(b, value) if back else value
+            for value, back in zip(own[states:], backwards, strict=True)
+        ]
+        found.append(_scanned(b, node, own[:states], rows))
     return [_stacked(b, list(values), 0) for values in zip(*found, strict=True)]
 
 
-def _rolled_scan(
-    b: Builder,
-    node: OnnxNode,
-    state: Sequence[Value],
-    rows: Sequence[Value],
-    axes: Sequence[int],
-    backwards: Sequence[int],
-) -> list[Value] | None:
-    """The last states and what the steps compute, stacked, if it is a loop of the graph."""
-    axes = [in_rank(axis, value.type.rank) for value, axis in zip(rows, axes, strict=True)]
-    steps = {value.shape[axis] for value, axis in zip(rows, axes, strict=True)}
-    if len(steps) != 1 or 0 in steps:
-        return None
-    own = [
-        _reversed(b, moved(b, value, axis, 0)) if back else moved(b, value, axis, 0)
-        for value, axis, back in zip(rows, axes, backwards, strict=True)
-    ]
-
-    def traced(step: StepBuilder, states: Sequence[Value]) -> Traced | None:
-        made = _traced(step, node, [*states, *map(step.sliced, own)])
-        return None if made is None else (None, made)
-
-    return rolled(b, traced, state, *steps)
+def _from_front(axes: Sequence[int], values: Sequence[Value]) -> list[int]:
+    return [in_rank(axis, value.type.rank) for axis, value in zip(axes, values, strict=True)]
 
 
 def _reversed(b: Builder, rows: Value) -> Value:
     return b.add("take", rows, b.constant(np.arange(rows.shape[0])[::-1], "int64"), axis=0)
 
 
-def _turned(b: Builder, rows: Value, axis: int, *, back: bool) -> Value:
-    """Rows in the order and along the axis that a Scan asks for."""
-    rows = _reversed(b, rows) if back else rows
-    return moved(b, rows, 0, in_rank(axis, rows.type.rank))
-
-
 def _scanned(
-    b: Builder,
-    node: OnnxNode,
-    state: list[Value],
-    rows: Sequence[Value],
-    axes: Sequence[int],
-    backwards: Sequence[int],
-) -> tuple[list[Value], list[list[Value]]]:
+    b: Builder, node: OnnxNode, states: Sequence[Value], rows: Sequence[Value]
+) -> list[Value]:
     """The last states, and what each step computes beside."""
-    assert node.body is not None
-    axes = [in_rank(axis, value.type.rank) for value, axis in zip(rows, axes, strict=True)]
-    steps = {value.shape[axis] for value, axis in zip(rows, axes, strict=True)}
-    if len(steps) != 1:
-        raise ModelError("{0} inputs of a Scan have {1} steps", len(rows), sorted(steps))
-    (count,) = steps
-    if not 0 < count <= _MOST:
-        raise Unsupported(Reason.OPERATOR, f"a Scan of {count} steps, of at most {_MOST}")
-    rows_made: list[list[Value]] = []
-    for step in range(count):
-        seen = [
-            row(b, value, axis, count - 1 - step if back else step)
-            for value, axis, back in zip(rows, axes, backwards, strict=True)
-        ]
-        made = list(node.body("body", [*state, *seen]))
-        state, made = made[: len(state)], made[len(state) :]
-        rows_made = rows_made or [[] for _ in made]
-        for values, value in zip(rows_made, made, strict=True):
-            values.append(value)
-    return state, rows_made
+    assert node.apart is not None
+
+    def body(given: Sequence[Value]) -> list[Value]:
+        assert node.body is not None
+        made = [value for value in node.body("body", given) if not isinstance(value, Items)]
+        if len(made) < len(node.outputs):
+            raise Unsupported(Reason.TYPE, "a sequence in a Scan")
+        return made
+
+    return scanned(b, node.apart, body, states, rows)
 
 
 def _stacked(b: Builder, given: Sequence[Operand], axis: int) -> Value:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from ....base.errors import ModelError
 from ....graph.builder import Builder
-from ....graph.ir import Constant, Value
-from ...rolling import StepBuilder, Traced, rolled
-from ...translation import UntranslatedError
-from ...unsupported import Reason, Unsupported
+from ....graph.ir import Value
+from ...control import chosen, repeated
 from ..table import TABLE, Op, hlo
-
-_MOST = 1024
-"""Iterations of a loop that is written out."""
 
 
 @hlo("func.call", lifts=True)
@@ -33,53 +28,19 @@ def composite(b: Builder, op: Op) -> Value | list[Value]:
 
 
 @hlo("while")
-def loop(b: Builder, op: Op) -> list[Value]:
-    """As often as known numbers say, such as those that `scan` and `fori_loop` count.
-
-    One of many nodes becomes a loop of the graph, any other is written out.
-    """
-
-    def trace(step: StepBuilder, states: Sequence[Value]) -> Traced | None:
-        try:
-            with op.program.apart(step):
-                (going,) = op.body(states)
-                return going, op.body(states, 1)
-        except (UntranslatedError, Unsupported, ModelError):  # told where it is written out
-            return None
-
-    found = rolled(b, trace, op.operands, None)
-    if found is not None:
-        return found
-    state = list(op.operands)
-    for _ in range(_MOST + 1):
-        (going,) = op.body(state)
-        if not isinstance(going, Constant):
-            raise Unsupported(Reason.DATA_DEPENDENT, "the condition of a loop")
-        if not going.data.item():
-            return state
-        state = op.body(state, 1)
-    raise Unsupported(Reason.OPERATOR, f"a loop of more than {_MOST} iterations")
+def loop(b: Builder, op: Op) -> Sequence[Value]:
+    """As often as known numbers say, such as those that `scan` and `fori_loop` count."""
+    return repeated(b, op.program.apart, op.body, partial(op.body, place=1), op.operands)
 
 
 @hlo("case", "if")
-def branch(b: Builder, op: Op) -> list[Value]:
+def branch(b: Builder, op: Op) -> Sequence[Value]:
     """The branch that is known to be taken; else all are computed, and one is chosen."""
-    count = len(op.raw.regions)
-    known = op.known(0)
-    if known is not None:
-        place = int(known.item())
-        if op.name == "if":
-            return op.body((), 0 if place else 1)
-        return op.body((), place if 0 <= place < count else count - 1)
-    results = [op.body((), k) for k in range(count)]
+    branches = [partial(op.body, (), k) for k in range(len(op.raw.regions))]
     if op.name == "if":
-        chosen = [op[0]]
-    else:
-        chosen = [b.add("equal", op[0], b.constant(k, op[0].dtype)) for k in range(count - 1)]
-    last = results[-1]
-    for condition, own in zip(reversed(chosen), reversed(results[:-1]), strict=True):
-        last = [b.add("where", condition, x, y) for x, y in zip(own, last, strict=True)]
-    return last
+        return chosen(b, [op[0]], branches)
+    places = range(len(branches) - 1)
+    return chosen(b, [b.add("equal", op[0], b.constant(k, op[0].dtype)) for k in places], branches)
 
 
 @hlo(
