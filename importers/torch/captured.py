@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.ir import Graph, TensorType, Value
+from ...graph.ir import Constant, Graph, TensorType, Value
 from ..unsupported import Reason, Unsupported
 from .nodes import AtenNodes, array_of, is_node, place, tensor_type
 from .table import TABLE
@@ -87,9 +87,10 @@ def import_captured(
         held = _argument(nodes, node, constants.get(number))
         if held is not None:
             inputs[number] = held
-    *body, end = module.graph.nodes
-    for node in body:
-        _as_aten(node)
+    for part in module.modules():
+        for node in part.graph.nodes if isinstance(part, type(module)) else ():
+            _as_aten(node)
+    end = next(reversed(module.graph.nodes))
     shared = _views(end.args[0]) if views else {}
     outputs, values = _results(nodes, end.args[0], nodes.translate(), numbers, shared)
     nodes.check()
@@ -144,6 +145,10 @@ def _results(
             outputs.append(Given(numbers[node]))
         elif number in shared:
             outputs.append(shared[number])
+        elif isinstance(result, Constant) and not hasattr(node.meta["val"], "dtype"):
+            outputs.append(Known(result.data.item()))
+        elif isinstance(result, Value) and not hasattr(node.meta["val"], "dtype"):
+            nodes.refuse(place(node), "output", Unsupported(Reason.DATA_DEPENDENT, "a number"))
         elif isinstance(result, Value):
             form = _dense(_form(node.meta["val"]))
             values[f"output_{number}"] = _transposed(nodes.builder, result, _order(form))

@@ -6,6 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from ...graph.mapped import shared
 from ...graph.operator import Array
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported
-from .table import TABLE, Translate, dtype_name
+from .table import TABLE, Body, Operand, Translate, as_number, dtype_name
 
 Result: TypeAlias = "Value | tuple[Value, ...]"
 
@@ -39,6 +40,18 @@ _OF_MEMORY = frozenset(
 """Operators on elements as they lie in memory."""
 _CHECKS = frozenset({"_assert_tensor_metadata.default"})
 """Operators that compare dtypes, which are known."""
+_FUNCTIONS: dict[object, str] = {
+    operator.add: "add.Tensor",
+    operator.sub: "sub.Tensor",
+    operator.mul: "mul.Tensor",
+    operator.lt: "lt.Scalar",
+    operator.le: "le.Scalar",
+    operator.gt: "gt.Scalar",
+    operator.ge: "ge.Scalar",
+    operator.eq: "eq.Scalar",
+    operator.ne: "ne.Scalar",
+}
+"""Functions of Python on numbers, such as what counts the steps of a loop, as operators."""
 
 
 class AtenNodes(Translation):
@@ -47,34 +60,57 @@ class AtenNodes(Translation):
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(name)
         self.module = module
-        self.scope: dict[Any, Result] = {}
+        self.scope: dict[Any, Result | Operand | Body] = {}
 
     def translate(self) -> list[Result | None]:
         """The results of the graph, `None` for those not known. Arguments are in the scope."""
-        results: list[Result | None] = []
-        for node in self.module.graph.nodes:
+        return [self.scope.get(v) if is_node(v) else None for v in self._nodes(self.module)]
+
+    def body(self, module: Any, operands: Sequence[Operand]) -> list[Value]:
+        """What a module within the graph returns for values of its arguments.
+
+        Raises `UntranslatedError` if a node of it is not supported, which has been noted.
+        """
+        for node in module.graph.nodes:  # of the iteration before
+            self.scope.pop(node, None)
+        arguments = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.scope.update(zip(arguments, operands, strict=True))
+        found: list[Value] = []
+        for value in self._nodes(module):
+            made = self.scope.get(value) if is_node(value) else value
+            if isinstance(made, int):
+                made = as_number(self.builder, made)
+            if not isinstance(made, Value):
+                raise UntranslatedError
+            found.append(made)
+        return found
+
+    def _nodes(self, module: Any) -> Sequence[Any]:
+        """Translate the nodes of a module, and return what it returns: nodes and numbers."""
+        results: Sequence[Any] = []
+        for node in module.graph.nodes:
             if node.op == "call_function" and node.target is operator.getitem:
                 self._item(node)
             elif node.op == "call_function":
                 self._node(node)
             elif node.op == "output":
-                results = [
-                    self.scope.get(value) if is_node(value) else None for value in node.args[0]
-                ]
+                results = _flat(node.args[0])
             elif node.op == "get_attr":
-                self._attribute(node)
+                self._attribute(node, module)
             elif node.op != "placeholder":
                 self._refuse(node, Unsupported(Reason.OPERATOR, node.op))
         return results
 
-    def _attribute(self, node: Any) -> None:
-        """A tensor that the module holds; others are of operators that refuse themselves."""
+    def _attribute(self, node: Any, module: Any) -> None:
+        """A tensor that the module holds, or a module that an operator runs."""
         import torch
 
-        held = operator.attrgetter(node.target)(self.module)
+        held = operator.attrgetter(node.target)(module)
         if isinstance(held, torch.Tensor):
             self.scope[node] = self.builder.constant(array_of(held), name=node.target)
-        elif not isinstance(held, torch.fx.GraphModule):
+        elif isinstance(held, torch.fx.GraphModule):
+            self.scope[node] = Body(partial(self.body, held), self.apart)
+        else:
             self._refuse(node, Unsupported(Reason.TYPE, type(held).__name__))
 
     def _item(self, node: Any) -> None:
@@ -88,15 +124,17 @@ class AtenNodes(Translation):
             self._refuse(source, Unsupported(Reason.ATTRIBUTE, f"result {number}"))
 
     def _node(self, node: Any) -> None:
-        overload = str(node.target).removeprefix("aten.")
+        overload = _overload(node.target)
         if overload in _CHECKS:
             return
         with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
             translate = _find(node.target, overload)
             args, kwargs = self._arguments(node)
+            if node.target in _FUNCTIONS and not any(isinstance(a, Value) for a in args):
+                raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(node.target)}")
             if overload in _OF_MEMORY:
                 _check_order(node.args[0].meta["val"])
-            declared = [None if v is None else tensor_type(v) for v in _flat(node.meta["val"])]
+            declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
             first = next(t for t in declared if t is not None)
             made = self._applied(translate, first, args, kwargs)
             results = checked(made, declared, "PyTorch")
@@ -136,7 +174,7 @@ class AtenNodes(Translation):
 
 
 def _find(target: Any, overload: str) -> Translate:
-    found = TABLE.get(overload)
+    found = TABLE.get(overload) or TABLE.get(overload.replace("_copy.", "."))  # of a view
     if found is not None:
         return found
     if getattr(target, "namespace", "") == "aten":
@@ -147,6 +185,13 @@ def _find(target: Any, overload: str) -> Translate:
     if not hasattr(target, "namespace"):  # a function of Python, on numbers
         raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(target)}")
     raise Unsupported(Reason.DOMAIN, str(target))
+
+
+def _overload(target: Any) -> str:
+    """The key of an operator in the table; of a function of Python on numbers, its operator's."""
+    if getattr(target, "namespace", "") == "higher_order":
+        return f"higher_order.{target}"
+    return _FUNCTIONS.get(target, str(target)).removeprefix("aten.")
 
 
 def _name(target: Any) -> str:
@@ -164,6 +209,15 @@ def is_node(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.fx.Node)
+
+
+def _type(value: Any) -> TensorType:
+    """The type of a tensor, or of a number that is computed."""
+    import torch
+
+    numbers = {torch.SymInt: "int64", torch.SymBool: "bool"}
+    kind = numbers.get(type(value))
+    return tensor_type(value) if kind is None else TensorType(kind, ())
 
 
 def _flat(value: Any) -> Sequence[Any]:
@@ -210,6 +264,6 @@ def place(node: Any) -> str:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if "/torch/nn/" not in PurePath(f[0]).as_posix()]
+    own = [f for f in frames if f[0][0] != "<" and "/torch/nn/" not in PurePath(f[0]).as_posix()]
     line = f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
     return " ".join(filter(None, (path, line))) or str(node.name)

@@ -12,6 +12,7 @@ not translate. An operator that is in the table is not decomposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from ...base import dtypes
 from ...graph.builder import Builder
 from ...graph.compose.basics import cast_to, wide
 from ...graph.ir import TensorType, Value
+from ..control import Apart
 from ..unsupported import Reason, Unsupported
 
 Number: TypeAlias = "bool | int | float"
@@ -30,7 +32,15 @@ Translate: TypeAlias = "Callable[..., Value | Sequence[Value]]"
 Function = TypeVar("Function", bound=Translate)
 
 TABLE: dict[str, Translate] = {}
-"""Translations by the overload: `add.Tensor`, `relu.default`."""
+"""Translations by the overload: `add.Tensor`, `relu.default`, `higher_order.cond`."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A module within the program, which an operator runs: how it is translated, of operands."""
+
+    translate: Callable[[Sequence[Operand]], list[Value]]
+    apart: Apart
 
 
 def aten(*names: str) -> Callable[[Function], Function]:
@@ -62,6 +72,13 @@ def as_value(b: Builder, operand: Operand, dtype: str) -> Value:
         return b.constant(operand, dtype)
     except OverflowError as error:
         raise Unsupported(Reason.DTYPE, f"the number {operand} as {dtype}") from error
+
+
+def as_number(b: Builder, operand: Operand) -> Value:
+    """A tensor, or a number of a loop, whose integers are of 64 bits."""
+    if isinstance(operand, Value):
+        return operand
+    return b.constant(operand, "bool" if isinstance(operand, bool) else "int64")
 
 
 def common(*operands: Operand) -> str:
