@@ -64,7 +64,8 @@ class AtenNodes(Translation):
 
     def translate(self) -> list[Result | None]:
         """The results of the graph, `None` for those not known. Arguments are in the scope."""
-        return [self.scope.get(v) if is_node(v) else None for v in self._nodes(self.module)]
+        made = (self.scope.get(v) if is_node(v) else None for v in self._nodes(self.module))
+        return [value if isinstance(value, Value | tuple) else None for value in made]
 
     def body(self, module: Any, operands: Sequence[Operand]) -> list[Value]:
         """What a module within the graph returns for values of its arguments.

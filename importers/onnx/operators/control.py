@@ -80,7 +80,8 @@ def branch(b: Builder, node: OnnxNode) -> Sequence[Operand]:
 
     def body(name: str) -> Sequence[Operand]:
         assert node.body is not None
-        return node.body(name)
+        made: tuple[Operand, ...] = node.body(name)
+        return made
 
     def tensors(name: str) -> list[Value]:
         made = [value for value in body(name) if not isinstance(value, Items)]
