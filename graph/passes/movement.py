@@ -67,6 +67,12 @@ def concatenate_of_many(b: Builder, node: Node) -> Value | None:
     return b.add(node.operator, *joined, **node.attributes)
 
 
+def slice_of_all(_: Builder, node: Node) -> Value | None:
+    """slice(x) that has all elements in their order   ->   x"""
+    (x,) = node.inputs
+    return x if all(_is_whole(node, dim) for dim in range(x.type.rank)) else None
+
+
 def slice_of_transpose(b: Builder, node: Node) -> Value | None:
     """slice(transpose(x))   ->   transpose(slice(x)), which moves no more than the part"""
     inner = b.producer(node.inputs[0], "transpose")
@@ -133,7 +139,8 @@ def _numbers(node: Node, name: str) -> tuple[int, ...]:
 def reshape_sinks(b: Builder, node: Node) -> Value | None:
     """pointwise(reshape(x), c)   ->   reshape(pointwise(x, reshape(c)))
 
-    All operands are reshapes from one shape, or constants that stay constants of few dimensions.
+    All operands are reshapes from one shape, or of fewer elements or constant, which then have to
+    broadcast to that shape.
     """
     if len(node.outputs) > 1:
         return None
@@ -149,7 +156,8 @@ def reshape_sinks(b: Builder, node: Node) -> Value | None:
             operands.append(view.inputs[0])
             continue
         smaller = _regrouped(value.shape, shape, source)
-        if smaller is None or not isinstance(value, Constant):
+        is_few = isinstance(value, Constant) or value.type.size < node.output.type.size
+        if smaller is None or not is_few:
             return None
         operands.append(reshaped(b, value, smaller))
     return reshaped(b, b.add(node.operator, *operands, **node.attributes), shape)
@@ -220,6 +228,25 @@ def product_of_transposed(b: Builder, node: Node) -> Value | None:
     return b.add("matmul", *operands, **attributes)
 
 
+def transpose_of_product(b: Builder, node: Node) -> Value | None:
+    """transpose(matmul(x, y)) with columns in the place of rows   ->   transpose(matmul(y', x'))
+
+    Where only it reads the product, whose rows would end as the last dimension.
+    """
+    (product,) = node.inputs
+    inner, axes = b.producer(product, "matmul"), list(_axes(node))
+    rows, columns = len(axes) - 2, len(axes) - 1
+    if inner is None or axes[-1] != rows or not b.read_once(product):
+        return None
+    if not dtypes.is_float(product.dtype):
+        return None
+    first, second = inner.inputs
+    sides = {f"transpose_{s}": not inner.attributes[f"transpose_{o}"] for s, o in ("ab", "ba")}
+    swapped = b.add("matmul", second, first, **{**inner.attributes, **sides})
+    axes[axes.index(columns)], axes[-1] = rows, columns
+    return b.add("transpose", swapped, axes=axes)
+
+
 VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 """What all passes do: their rules leave reshapes of reshapes."""
 
@@ -227,8 +254,13 @@ RULES: Rules = {
     **VIEWS,
     "concatenate": [concatenate_of_many],
     "matmul": [product_of_transposed],
-    "slice": [slice_of_transpose],
-    "transpose": [transpose_as_view, transpose_of_transpose, transpose_of_split_slice],
+    "slice": [slice_of_all, slice_of_transpose],
+    "transpose": [
+        transpose_as_view,
+        transpose_of_transpose,
+        transpose_of_split_slice,
+        transpose_of_product,
+    ],
     Kind.POINTWISE: [broadcast_is_implied, reshape_sinks],
 }
 

@@ -56,6 +56,10 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          f"y: float32[2, 130] = concatenate({'x, ' * 32}{'a, ' * 32}x, axis=1)",
          "exp concatenate concatenate concatenate"),
     ],
+    "slice_of_all": [
+        ("x: float32[4, 1]",
+         "y: float32[4, 1] = slice(x, starts=(0, 0), steps=(1, -1), shape=(4, 1))", ""),
+    ],
     "slice_of_transpose": [
         ("x: float32[4, 3, 6]",
          "a: float32[6, 4, 3] = transpose(x, axes=(2, 0, 1)); y: float32[2, 3, 3] = slice(a,"
@@ -66,6 +70,14 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "a: float32[2, 12] = slice(x, starts=(0, 6), steps=(1, 1), shape=(2, 12));"
          "b: float32[2, 1, 4, 3] = reshape(a, shape=(2, 1, 4, 3));"
          "y: float32[1, 4, 2, 3] = transpose(b, axes=(1, 2, 0, 3))", "reshape slice transpose"),
+    ],
+    "transpose_of_product": [
+        ("x: float32[2, 3, 5, 4], w: float32[3, 6, 4]",
+         "a: float32[2, 3, 5, 6] = matmul(x, w, transpose_b=True);"
+         "y: float32[2, 6, 3, 5] = transpose(a, axes=(0, 3, 1, 2))", "matmul transpose"),
+        ("x: float32[2, 4, 5], w: float32[2, 6, 4]",
+         "a: float32[2, 5, 6] = matmul(x, w, transpose_a=True, transpose_b=True);"
+         "y: float32[2, 6, 5] = transpose(a, axes=(0, 2, 1))", "matmul"),
     ],
     "product_of_transposed": [
         ("x: float32[2, 5, 4], w: float32[3, 4]",
@@ -96,6 +108,9 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          "const c: float32[4, 1, 1] = [[[1]], [[2]], [[3]], [[4]]];"
          "a: float32[4, 2, 3] = reshape(x, shape=(4, 2, 3)); y: float32[4, 2, 3] = multiply(c, a)",
          "multiply reshape"),
+        ("x: float32[8, 3], c: float32[1, 3]",
+         "a: float32[2, 4, 3] = reshape(x, shape=(2, 4, 3)); y: float32[2, 4, 3] = add(a, c)",
+         "add reshape"),
     ],
     "one_hot_product": [
         ("x: int32[5, 1]",
