@@ -28,7 +28,7 @@ from ..translation import Translation, UntranslatedError
 from ..unsupported import Reason, Unsupported, unsupported_error
 from .definitions import check_node, check_results
 from .foreign import Kept, emit, keep, kept_constant, names_of
-from .reader import array, loaded
+from .reader import array, is_extent, loaded
 from .table import NEWEST, Items, OnnxNode, Operand, find, is_of_user
 
 MAX_BODIES = 1 << 14
@@ -205,7 +205,7 @@ class _Importer(Translation):
             return None
         shape: list[int] = []
         for place, dim in enumerate(value.shape):
-            if isinstance(dim, int) and dim > 0:
+            if is_extent(dim, self.model.producer_name):
                 shape.append(dim)
                 continue
             name = dim_name(value.name, place, dim)
@@ -229,7 +229,7 @@ class _Importer(Translation):
             )  # fmt: skip
         for place, (dim, extent) in enumerate(zip(value.shape, shape, strict=True)):
             if isinstance(dim, int):
-                if 0 < dim != extent:
+                if dim != extent and is_extent(dim, self.model.producer_name):
                     raise ModelError("{0}: dim {1} is {2}, not {3}", value.name, place, dim, extent)
             elif dim.value and dim.value != "?":
                 known = self.bound.setdefault(dim.value, extent)

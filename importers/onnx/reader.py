@@ -21,7 +21,15 @@ from ...base.files import open_regular
 from ...graph.mapped import mapped
 from ..unsupported import Reason, Unsupported
 
+PRODUCER = "tilewright"
+"""Who has written a model, as it says."""
+
 _LFS = b"version https://git-lfs"
+
+
+def is_extent(dim: Any, producer: str | None) -> bool:
+    """Whether a dim is a number. Other exporters than ours write 0 for what they do not know."""
+    return isinstance(dim, int) and dim >= (0 if producer == PRODUCER else 1)
 
 
 def loaded(model: Any) -> Any:

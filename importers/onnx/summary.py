@@ -8,7 +8,7 @@ from typing import Any
 
 from ...base.errors import ModelError
 from .model import dim_name, domain_of, dtype_name, inlined, versions
-from .reader import loaded
+from .reader import is_extent, loaded
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ def summary(model: Any) -> Summary:
         graph.name or "model",
         " ".join(filter(None, (read.producer_name, read.producer_version))),
         {domain or "ai.onnx": version for domain, version in versions(read).items()},
-        tuple(_tensor(value) for value in graph.inputs if value.name not in held),
-        tuple(_tensor(value) for value in graph.outputs),
+        tuple(_tensor(v, read.producer_name) for v in graph.inputs if v.name not in held),
+        tuple(_tensor(v, read.producer_name) for v in graph.outputs),
         Counter(f"{domain}.{name}" if domain else name for domain, name in domains),
     )
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: Any, producer: str | None) -> Tensor:
     shape = (
         None
         if value.shape is None
         else tuple(
-            dim if isinstance(dim, int) and dim > 0 else dim_name(value.name, place, dim)
+            dim if is_extent(dim, producer) else dim_name(value.name, place, dim)
             for place, dim in enumerate(value.shape)
         )
     )

@@ -22,6 +22,7 @@ from ...base.errors import ModelError, UnsupportedError
 from ...graph.ir import Constant, Graph, Node, TensorType, Value, constant
 from ..unsupported import Reason, Unsupported
 from .definitions import ONNX_NAMES, type_string
+from .reader import PRODUCER
 
 OPSET = 20
 """The oldest that has all of what is written most; a node may need a later one."""
@@ -286,7 +287,7 @@ def to_onnx(graph: Graph) -> Any:
     opsets = [helper.make_opsetid(*one) for one in {"": writer.opset, **writer.domains}.items()]
     version = helper.find_min_ir_version_for(opsets, ignore_unknown=True)
     return helper.make_model(
-        made_graph, producer_name="tilewright", opset_imports=opsets, ir_version=version
+        made_graph, producer_name=PRODUCER, opset_imports=opsets, ir_version=version
     )
 
 

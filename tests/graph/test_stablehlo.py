@@ -21,6 +21,7 @@ import tilewright as tw
 from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph.builder import Builder
 from tilewright.graph.compose.random_bits import philox, threefry
+from tilewright.graph.groups import divide
 from tilewright.graph.ir import Graph
 from tilewright.graph.loops import nodes_of
 from tilewright.importers import rolling
@@ -435,3 +436,17 @@ def test_random_operations_are_right() -> None:
     verdicts = dict(tried_at_random(16, seed()))
     assert {name: why for name, (kind, why) in verdicts.items() if kind != "right"} == {}
     assert len(verdicts) >= 12
+
+
+def test_attention_whose_products_are_turned_is_one_kernel() -> None:
+    """`einsum` has the values as the first operand of the second product."""
+
+    def attention(w: Any, c: Any, x: Any) -> Any:
+        q, k, v = ((x @ w[n] + c[n]).reshape(2, 6, 3, 4) for n in range(3))
+        scores = jnp.einsum("nqhd,nkhd->nhqk", q, k) / 2
+        return jnp.einsum("nhqk,nkhd->nqhd", jax.nn.softmax(scores), v)
+
+    graph = check(attention, array(3, 5, 12), array(3, 12), array(2, 6, 5))
+    names = [group.name for group in divide(graph.optimized())]
+    assert [name for name in names if "attention" in name or "softmax" in name] == ["attention"]
+    assert names.count("matmul_slice_add") == 3

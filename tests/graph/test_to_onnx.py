@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base import dtypes
-from tilewright.base.errors import UnsupportedError
+from tilewright.base.errors import ModelError, UnsupportedError
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.operator import OPERATORS, Kind, Operator, register
 
@@ -216,6 +216,37 @@ def test_a_graph_written_as_onnx_computes_the_same(
     for found, value in zip(again.reference(*operands), wanted, strict=True):
         _check(found, value, 1e-6 if value.dtype.itemsize > 2 else 2e-3)
     _compare_with_onnxruntime(name, model, graph, operands, wanted)
+
+
+NOTHING = np.zeros((0, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "attributes"),
+    [
+        ("relu", [NOTHING], {}),
+        ("concatenate", [NOTHING, np.ones((2, 3), np.float32)], {"axis": 0}),
+        ("reshape", [NOTHING], {"shape": (0, 5, 2)}),
+        ("broadcast_to", [NOTHING], {"shape": (4, 0, 3)}),
+        ("slice", [NOTHING], {"starts": (0, 1), "steps": (1, 1), "shape": (0, 2)}),
+        ("sum", [NOTHING], {"axes": (0,)}),
+        ("matmul", [NOTHING.T, NOTHING], {}),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_dim_of_0_is_read_again(
+    name: str, operands: list[Array], attributes: dict[str, Any]
+) -> None:
+    """Of what others write it is an open dim."""
+    graph = _graph(name, operands, attributes)
+    model = graph.to_onnx()
+    again = tw.import_onnx(model)
+    assert [v.type for v in again.inputs.values()] == [v.type for v in graph.inputs.values()]
+    for found, value in zip(again.reference(*operands), graph.reference(*operands), strict=True):
+        _check(found, value, 0)
+    model.producer_name = "another"
+    with pytest.raises(ModelError):
+        tw.import_onnx(model)
 
 
 def _compare_with_onnxruntime(
