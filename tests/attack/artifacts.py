@@ -30,10 +30,12 @@ def copy_artifact(source: Path, name: str, to: Path) -> Path:
     return to / f"{name}.so"
 
 
-def load_and_call(library: Path, attempt: Attempt, *, may: tuple[str, ...]) -> str:
+def load_and_call(
+    library: Path, attempt: Attempt, *, may: tuple[str, ...], keys: list[Path] | None = None
+) -> str:
     """Load an artifact and call it: it is refused, or is that of one of the subjects `may`."""
     try:
-        module = load(library)
+        module = load(library, keys=keys)
     except TilewrightError as error:
         require(bool(str(error)), "an error without a text")
         return "refused"

@@ -25,6 +25,7 @@ KINDS = {
     "records": Kind("records", 150),
     "manifests": Kind("manifests", 300),
     "libraries": Kind("libraries", 200),
+    "signatures": Kind("signatures", 200),
     "locks": Kind("locks", 150),
     "cache": Kind("cache", 60),
     "gpu": Kind("gpu", 1500),
