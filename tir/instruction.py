@@ -139,7 +139,7 @@ class Instruction:
     def text(self) -> str:
         """All fields but `home`, for digests."""
         facts = self.unit, self.requires, self.cost, self.code, self.init, self.write
-        return "\0".join([self.name, *map(repr, self._programs), *map(repr, facts)])
+        return "\0".join([self.name, *map(str, self._programs), *map(repr, facts)])
 
     def runs_on(self, target: Target) -> bool:
         """Whether the target has the required features."""

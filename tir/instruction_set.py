@@ -6,6 +6,7 @@ Check the facts of an instruction that users give: their types and ranges.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 import sys
@@ -77,6 +78,12 @@ def find_instruction(name: str) -> Instruction | None:
 def user_instructions() -> tuple[Instruction, ...]:
     """The instructions that users registered."""
     return tuple(i for i in _known.values() if i.home is not None)
+
+
+def users_digests(text: str) -> dict[str, str]:
+    """The digests of the users' instructions that the JSON text of a trace names, by name."""
+    named = (i for i in user_instructions() if json.dumps(i.name) in text)
+    return {i.name: hashlib.sha256(i.text.encode()).hexdigest() for i in named}
 
 
 def users_digest(target: Target, program: str = "") -> str:

@@ -107,6 +107,18 @@ def test_instructions_are_of_one_kind_of_target() -> None:
     assert all(i.unit.kind == "cpu" for i in TABLES["cpu"])
 
 
+def test_the_text_has_the_programs() -> None:
+    """Caches go by it, and locks."""
+    found = declared()
+    added = IMPLEMENTATION.replace(
+        "A[0, T.ramp(0, 1, 2)] + A[0, T.ramp(0, 1, 2)]", "A[0, T.ramp(0, 1, 2)] * 2.0"
+    )
+    assert added != IMPLEMENTATION
+    assert found.text == declared().text
+    assert found.text != declared(implementation=added).text
+    assert found.text != declared(SEMANTICS.replace("A[vi] * 2.0", "A[vi] + A[vi]")).text
+
+
 def test_a_name_is_given_once() -> None:
     assert find_instruction("scale_for_a_test") is None
     found = register_intrin("scale_for_a_test", parse(SEMANTICS), parse(IMPLEMENTATION))
