@@ -19,6 +19,7 @@ from ..graph.parts import Partition
 from ..schedule import Trace
 from ..target import Target
 from ..tir.equality import structural_hash
+from ..tir.instruction_set import users_digests
 from ..tir.ir import Func
 from ..tuning_db.arguments import opened_or_none
 from ..tuning_db.store import DatabaseOrPath
@@ -113,6 +114,7 @@ def _locked(digest: str, kernel: ChosenKernel, ways: Ways) -> LockedKernel:
         rivals=tuple(f"{short_id(c.schedule)}: {c}" for c in best.comparison[1:]) if best else None,
         schedule=schedule.id,
         inexact=schedule.inexact or None,
+        instructions=users_digests(text) or None,
         trace_version=schedule.trace_version,
         steps=tuple(data["steps"]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -13,6 +14,7 @@ from ..base.text import printable, short_id
 from ..schedule import PRIMITIVES
 from ..target import Target
 from ..tir.equality import structural_hash
+from ..tir.instruction_set import users_digests
 from ..tir.ir import Func
 from .lock_file import LockedKernel, LockFile
 
@@ -21,24 +23,27 @@ from .lock_file import LockedKernel, LockFile
 class Change:
     """A difference between a lock and what is built: `what` of that name, in the lock and here.
 
-    A `kernel` has other digests, or `None` where the lock lacks it, or has it and nothing uses it.
+    A `kernel` has other digests, or `None` where the lock lacks it, or has it and nothing uses it;
+    an `instruction` of a user too, and `None` where it is not registered.
     """
 
-    what: Literal["target", "compiler", "primitive", "kernel"]
+    what: Literal["target", "compiler", "primitive", "instruction", "kernel"]
     name: str
     locked: str | None
     found: str | None
 
     def __str__(self) -> str:
-        if self.what != "kernel":
+        if self.what not in ("kernel", "instruction"):
             version = "version " if self.what == "primitive" else ""
             found = "none" if self.found is None else f"{version}{self.found}"
             return f"{self.what} {self.name}: locked {version}{self.locked}, found {found}"
         if self.locked is None:
             return f"kernel {self.name} ({short_id(self.found or '')}): the lock has none"
         if self.found is None:
-            return f"kernel {self.name} ({short_id(self.locked)}): nothing uses it"
-        return f"kernel {self.name}: locked {short_id(self.locked)}, found {short_id(self.found)}"
+            gone = "nothing uses it" if self.what == "kernel" else "it is not registered"
+            return f"{self.what} {self.name} ({short_id(self.locked)}): {gone}"
+        both = f"locked {short_id(self.locked)}, found {short_id(self.found)}"
+        return f"{self.what} {self.name}: {both}"
 
 
 def check_unchanged(
@@ -74,6 +79,7 @@ def _changes(
         used |= {d: lock.by_program[d] for d in here if d in lock.by_program}
         kernels += _of_program(lock, name, here)
     yield from _primitives(used.values())
+    yield from _instructions(used.values())
     yield from dict.fromkeys(kernels)
 
 
@@ -102,6 +108,15 @@ def _primitives(kernels: Iterable[LockedKernel]) -> Iterator[Change]:
     for name, version in sorted(versions):
         if known.get(name) != version:
             yield Change("primitive", name, version, known.get(name))
+
+
+def _instructions(kernels: Iterable[LockedKernel]) -> Iterator[Change]:
+    """The users' instructions that are not what steps of schedules name."""
+    named = dict(item for kernel in kernels for item in (kernel.instructions or {}).items())
+    known = users_digests(json.dumps([*named]))
+    for name, digest in sorted(named.items()):
+        if known.get(name) != digest:
+            yield Change("instruction", printable(name), digest, known.get(name))
 
 
 def _text(value: object) -> str:

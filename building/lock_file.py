@@ -79,6 +79,7 @@ class LockedKernel:
     or the pinned schedule, that the choice rests on; `time` is what it measured, on `host`, at the
     moment `measured`. `rivals` are the schedules that were timed interleaved with it, and how they
     compare. `schedule` is the id of the schedule, `inexact` names its inexact steps.
+    `instructions` are digests of the users' instructions that steps name.
     """
 
     program: Digest
@@ -93,6 +94,7 @@ class LockedKernel:
     rivals: tuple[str, ...] | None = None
     schedule: Digest
     inexact: str | None = None
+    instructions: Mapping[str, Digest] | None = None
     trace_version: int
     steps: tuple[Mapping[str, Any], ...]
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright import ops
+from tilewright import ops, te
 from tilewright.autotune.records import schedule_record, target_record, workload_record
 from tilewright.base.checked_json import sealed
 from tilewright.base.durations import MeasuredTime
@@ -30,9 +30,11 @@ from tilewright.codegen.generator import Tools
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.schedule import PRIMITIVES, Schedule, Trace
 from tilewright.tir.equality import structural_hash
+from tilewright.tir.parser import parse
 from tilewright.tuning_db import Measurement, ScheduleRecord, TuningDatabase
 
 from .commands import Run
+from .instruction_sets import forgotten
 from .layers import LAYERS
 from .long import examples
 from .measured import put_measured
@@ -344,6 +346,56 @@ def test_a_primitive_of_another_version_is_no_longer_built(
     assert changes(caught) == [("primitive", "split", "1", "3")]
     (kernel,) = tw.freeze(ADD, SERIAL, allow=["default"]).kernels
     assert {s.get("version") for s in kernel.steps if s["op"] == "split"} <= {3}
+
+
+SCALE = """
+def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * 2.0
+"""
+HALVES = """
+def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    B[T.ramp(0, 1, 2)] = A[T.ramp(0, 1, 2)] + A[T.ramp(0, 1, 2)]
+    B[T.ramp(2, 1, 2)] = A[T.ramp(2, 1, 2)] + A[T.ramp(2, 1, 2)]
+"""
+WHOLE = """
+def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    B[T.ramp(0, 1, 4)] = A[T.ramp(0, 1, 4)] + A[T.ramp(0, 1, 4)]
+"""
+
+
+def test_an_instruction_of_a_user_that_changed_is_no_longer_built(db: TuningDatabase) -> None:
+    a = te.placeholder((8,), name="A")
+    func = te.func([a, te.compute((8,), lambda i: a[i] * 2.0, name="B")], name="twice")
+    digests = []
+    for implementation in (HALVES, WHOLE):
+        with forgotten():
+            tw.register_intrin("scale_locked", parse(SCALE), parse(implementation))
+            if not digests:
+                sch = Schedule(func)
+                _, inner = sch.split(sch.get_loops(sch.get_block("B"))[0], factors=[None, 4])
+                sch.tensorize(inner, "scale_locked")
+                put_measured(db, func, HERE, sch.trace.to_json(), 1e-6)
+                lock = tw.freeze(func, SERIAL, db, jobs=1)
+                assert parse_lock(str(lock).encode()) == lock
+                found = np.empty(8, np.float32)
+                tw.build(func, SERIAL, locked=lock)(np.arange(8, dtype=np.float32), found)
+                assert found.tolist() == [*range(0, 16, 2)]
+            else:
+                lock = tw.freeze(func, SERIAL, db, jobs=1)
+            digests.append(dict(lock.kernels[0].instructions or {})["scale_locked"])
+    first, second = digests
+    assert first != second
+    for implementation, now in ((HALVES, first), (None, None)):
+        with forgotten():
+            if implementation is not None:
+                tw.register_intrin("scale_locked", parse(SCALE), parse(implementation))
+            with pytest.raises(tw.LockError) as caught:
+                tw.build(func, SERIAL, locked=lock)
+            assert changes(caught) == [("instruction", "scale_locked", second, now)]
+            assert second[:12] in str(caught.value)
 
 
 def test_kernels_of_a_model_come_and_go() -> None:
