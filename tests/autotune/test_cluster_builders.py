@@ -27,6 +27,7 @@ from tilewright.autotune.measure.measure_result import MeasureResult
 from tilewright.autotune.measure.program_text import program_fields
 from tilewright.autotune.measure.worker_pool import Built
 from tilewright.autotune.session.events import Trial
+from tilewright.codegen.compiled import Launch
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Measurement, Outcome, TargetRecord
 
@@ -251,7 +252,7 @@ def test_a_worker_started_again_on_its_port_gets_work(monkeypatch: pytest.Monkey
 def here(kind: str) -> Built:
     """A kernel whose code is for the target `here`."""
     built = kernel(kind)
-    return built._replace(kernel=built.kernel._replace(target="here"))
+    return built._replace(kernel=built.kernel._replace(target="here", launches=(Launch(kind),)))
 
 
 CODE: list[Compiled] = [here("right"), MeasureResult(Outcome.BUILD_ERROR, error="no"), here("slow")]
