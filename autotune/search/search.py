@@ -201,7 +201,7 @@ class Search:
             self._pools.append(
                 _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
             )
-        self._share = rows_of_each(self.config.pool, len(self._pools))
+        self._share = max(MIN_POOL, self.config.pool // len(self._pools))
         for pool in self._pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
@@ -513,11 +513,6 @@ class Search:
             # What is forgotten may be drawn again; what was asked for may not, and stays known.
             pool.keys.difference_update(row_keys(pool.rows[order[self._share :]]))
             pool.keep(order[: self._share])
-
-
-def rows_of_each(pool: int, sketches: int) -> int:
-    """The rows of each of so many sketches that are looked at, if `pool` are of all together."""
-    return max(MIN_POOL, pool // sketches)
 
 
 def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ legal, `prune` which of them are worth a measurement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -135,14 +135,29 @@ def sketches(
 
     Raises `ScheduleError` if `only` leaves none.
     """
+    return tuple(sketches_in_turn(func, target, only, inexact=inexact))
+
+
+def sketches_in_turn(
+    func: Func,
+    target: Target,
+    only: Collection[str] | None = None,
+    *,
+    inexact: bool = False,
+    wanted: Callable[[tuple[RuleChoice, ...]], bool] = lambda _: True,
+) -> Iterator[Sketch]:
+    """Like `sketches`, each made when it is asked for; but for those whose choices are not `wanted`
+    when it is their turn."""
     from ..rules import plans
 
-    result: list[Sketch] = []
     refused: list[str] = []
     drafts = Drafts()
     original = Draft(Schedule(func, symbolic=True), target)
 
-    def accepted(plan: SketchPlan) -> Iterator[Sketch]:
+    def accepted(plan: SketchPlan) -> Iterator[Sketch | None]:
+        if not wanted(plan.choices):
+            yield None  # in the place of one, so that the others stay the same
+            return
         try:
             draft = drafts.after(plan.start, plan.steps)
         except ScheduleError as error:
@@ -151,15 +166,18 @@ def sketches(
         if inexact or not draft.schedule.trace.inexact:
             yield Sketch.of(draft.schedule, plan.name, plan.choices, draft.prune)
 
+    none = True
     for family in plans(original, drafts, only, inexact=inexact):
-        result += islice(chain.from_iterable(map(accepted, family.plans)), family.most)
-    if not result and only is None:
+        for sketch in islice(chain.from_iterable(map(accepted, family.plans)), family.most):
+            none = False
+            if sketch is not None:
+                yield sketch
+    if none and only is not None:
+        raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
+    if none:
         _log.warning("no rule makes a schedule for %s: left as written", func.name)
         _log.info("%s", "\n".join(refused))
-        result.append(written(func, target))
-    if not result:
-        raise ScheduleError("no rule makes a schedule for {0}:\n{1}", func.name, "\n".join(refused))
-    return tuple(result)
+        yield written(func, target)
 
 
 def written(func: Func, target: Target) -> Sketch:

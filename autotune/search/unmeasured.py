@@ -1,14 +1,15 @@
-"""Schedules that are chosen without a measurement: of all sketches, the row predicted best.
+"""Schedules that are chosen without a measurement: of the sketches, the row predicted best.
 
-It is the row that a `Search` of the same seed asks for first, without parallel loops that are too
-small for a team. A choice keeps no pools of rows, and no row is predicted that cannot win:
-predictions are never below the estimate (`BaseModel`).
+A choice keeps no pools of rows, and no row is predicted that cannot win: predictions are never
+below the estimate (`BaseModel`). Nor are sketches made that are not worth it (`_Standing`).
+Parallel loops that are too small for a team are left out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,13 +24,15 @@ from ..model.cost_model import CostModel
 from ..model.memo import Memo
 from ..model.profile import profile
 from ..model.target_model import Features, TargetModel, model_for
-from .candidates import Rows, Rowspace
-from .search import SearchConfig, rows_of_each
-from .sketch import Sketch, written
-from .sketch import sketches as sketches_of
+from ..rules.draft import RuleChoice
+from ..rules.user_rules import SKETCH_RULES
+from .candidates import Rowspace
+from .sketch import Sketch, sketches_in_turn, written
 
 _log = logging.getLogger(__name__)
 
+ROWS = 4000
+"""Rows that are drawn of each sketch."""
 FEW = 256
 """Rows whose predictions say which others can win: they take as long as a call of the model does
 for one."""
@@ -75,38 +78,101 @@ def _chosen(
     sketches: Sequence[Sketch] | None,
 ) -> Trace:
     """The row predicted best, the first one of equals; none where no legal row is found."""
-    prepared = sketches_of(func, target) if sketches is None else sketches
-    count = rows_of_each(SearchConfig().pool, len(prepared))
-    model, rng = CostModel(seed, base), np.random.default_rng(seed)
-    memo = Memo()
-    drawn: list[Rows] = []
-    estimated: list[Features] = []
-    for sketch in prepared:
-        read = profile(sketch.func, sketch.space.bounds, memo)
-        drawn.append(Rowspace(sketch).sample(rng, count))
-        estimated.append(target_model.estimator(read, target)(drawn[-1]).features)
-    features = np.concatenate(estimated)
-    if len(features) == 0:
+    roofline = target_model.roofline(func, target).seconds
+    standing = _Standing(roofline, patient=bool(SKETCH_RULES))
+    if sketches is None:
+        offered = sketches_in_turn(func, target, wanted=standing.may_win)
+    else:
+        offered = (sketch for sketch in sketches if standing.may_win(sketch.choices))
+    model, rng, memo = CostModel(seed, base), np.random.default_rng(seed), Memo()
+    for sketch in offered:
+        rows = Rowspace(sketch).sample(rng, ROWS)
+        estimator = target_model.estimator(profile(sketch.func, sketch.space.bounds, memo), target)
+        features = estimator(rows).features
+        if len(features):
+            place, predicted = _least(features, model)
+            standing.take(sketch, tuple(rows[place].tolist()), predicted)
+        if not standing.may_gain:
+            break
+    if standing.sketch is None:
         _log.warning("no schedule of %s is legal that was drawn: left as written", func.name)
         return written(func, target).trace
-    place = _least(features, model)
-    for sketch, rows in zip(prepared, drawn, strict=True):
-        if place < len(rows):
-            trace = sketch.trace.with_row(tuple(rows[place].tolist()))
-            return without_small_teams(func, trace, target, target_model)
-        place -= len(rows)
-    raise AssertionError("a place among all rows is one of a sketch")
+    trace = standing.sketch.trace.with_row(standing.row)
+    return without_small_teams(func, trace, target, target_model)
 
 
-def _least(features: Features, model: CostModel) -> int:
-    """The first row with the least prediction.
+def _least(features: Features, model: CostModel) -> tuple[int, float]:
+    """The first row with the least prediction, and that (log2 of seconds).
 
     Predictions of a few rows with the least estimates rule out all whose estimate is higher.
     """
     estimates = features[:, 0].astype(np.float64)
     few = np.argpartition(estimates, min(FEW, len(estimates) - 1))[:FEW]
     near = np.flatnonzero(estimates <= model.margin(features[few]).min())
-    return int(near[np.argmin(model.margin(features[near]))])
+    predicted = model.margin(features[near])
+    best = int(np.argmin(predicted))
+    return int(near[best]), float(predicted[best])
+
+
+# Which sketches are looked at. To make one and to estimate its rows takes as long as thousands of
+# calls of a small program: those of which nothing is to be gained are not made.
+
+NEAR = 1.25
+"""Predictions hardly come nearer to the roofline, in which nothing waits and no lane is idle."""
+ALIKE = 0.07
+"""Sketches with a part of one that is so many octaves slower than the best do not win."""
+SAVES = 20e-6
+"""Seconds of a call that each further sketch has to be able to save."""
+ALWAYS = 2
+"""Sketches that are looked at whatever little they may save."""
+
+
+class _Standing:
+    """The best row of the sketches looked at so far, and what is known of their parts.
+
+    `patient`: every sketch may win, those of the user's rules too, of which nothing is known.
+    """
+
+    def __init__(self, roofline: float, *, patient: bool) -> None:
+        self.sketch: Sketch | None = None
+        self.row: tuple[int, ...] = ()
+        self._predicted = math.inf
+        self._of_parts: dict[Hashable, float] = {}
+        self._looked_at = 0
+        self._roofline = roofline
+        self._patient = patient
+
+    def take(self, sketch: Sketch, row: tuple[int, ...], predicted: float) -> None:
+        """The best row of a further sketch."""
+        self._looked_at += 1
+        if predicted < self._predicted:
+            self.sketch, self.row, self._predicted = sketch, row, predicted
+        for part in _parts(sketch.choices):
+            self._of_parts[part] = min(predicted, self._of_parts.get(part, math.inf))
+
+    def may_win(self, choices: tuple[RuleChoice, ...]) -> bool:
+        """Whether no part of a sketch has been slower than others in those with that part."""
+        slow = self._predicted + ALIKE
+        return self._patient or all(
+            self._of_parts.get(p, -math.inf) <= slow for p in _parts(choices)
+        )
+
+    @property
+    def may_gain(self) -> bool:
+        """Whether what a call may save is worth another sketch."""
+        spare = 2.0**self._predicted - NEAR * self._roofline
+        return self._patient or spare > SAVES * max(0, self._looked_at - ALWAYS)
+
+
+def _parts(choices: tuple[RuleChoice, ...]) -> Iterator[Hashable]:
+    """What says how fast a sketch is, whatever else it does: the choice for each of several groups,
+    and along which variable its vectors lie."""
+    for place, choice in enumerate(choices):
+        if len(choices) > 1:
+            yield place, choice
+        for option in choice.options:
+            if option[0] == "vector":
+                yield place, choice.rule, option
 
 
 # Parallel loops of so little work that a team of threads takes longer to begin than it saves.

@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 
 from ....base import dtypes
 from ....schedule import Schedule
@@ -137,14 +138,17 @@ def _variant(
 
 
 def _tilings(main: Block, vectors: list[Var]) -> Iterator[Tiling]:
-    for vector in vectors:
-        for packs in dict.fromkeys(packings(main, vector)):
-            yield Tiling(vector, packs)
-            # What is packed and read once is not kept in a cache, in parts or whole.
-            again = all(reuse(main, inputs_of(main)[n]) > 1 for n, _ in packs)
-            digits = last_digits(main) or low_digits(main)
-            if len(packs) < 2 and again and _parts(main) and not digits:
-                yield Tiling(vector, packs, blocked=True)
+    """The tilings along each of the variables in turn, those that pack least first."""
+    ways = [
+        [(v, packs) for packs in sorted(dict.fromkeys(packings(main, v)), key=len)] for v in vectors
+    ]
+    for vector, packs in filter(None, chain.from_iterable(zip_longest(*ways))):
+        yield Tiling(vector, packs)
+        # What is packed and read once is not kept in a cache, in parts or whole.
+        again = all(reuse(main, inputs_of(main)[n]) > 1 for n, _ in packs)
+        digits = last_digits(main) or low_digits(main)
+        if len(packs) < 2 and again and _parts(main) and not digits:
+            yield Tiling(vector, packs, blocked=True)
 
 
 def _parts(main: Block) -> list[int]:
