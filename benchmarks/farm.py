@@ -49,7 +49,6 @@ from tilewright.autotune.model.base_model import SHIPPED, BaseModel, named
 from tilewright.autotune.model.target_model import model_for
 from tilewright.autotune.search.search import Candidate, Search, SearchConfig
 from tilewright.base.checked_json import digest_of
-from tilewright.codegen.build import compiled_target
 from tilewright.codegen.compiled import Launch
 from tilewright.codegen.detect import resolve
 from tilewright.runtime.measure.comparison import CheckResult
@@ -246,7 +245,7 @@ def wait(build_seconds: float, run_seconds: float) -> None:
 
     class Waiting:
         def __init__(self, fields: dict[str, Any]) -> None:
-            self._code = str(compiled_target(Target.from_json(fields["target"])))
+            self._code = str(resolve(Target.from_json(fields["target"])))
 
         def open(self) -> None:
             pass

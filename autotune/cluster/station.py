@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 
 from ...base.checked_json import digest_of
 from ...base.errors import TilewrightError, TuningError
-from ...codegen.build import compiled_target
 from ...codegen.detect import check_runnable, resolve
 from ...codegen.generator import generator_for
 from ...runtime.target_runtime import runtime_for
@@ -64,7 +63,7 @@ def _described(fields: Fields) -> Fields:
         "architecture": platform.machine(),
         "serves": serves,
         "target": str(target),
-        "code": str(target if builds else compiled_target(target)),
+        "code": str(target if builds else resolve(target)),
         "machine": {} if builds else {**runtime.machine(), **runtime.conditions()},
         "facts": {} if builds else environment_record(target).facts,
     }
@@ -185,7 +184,7 @@ class _Program:
         config = MeasureConfig(**fields["config"])
         pool = WorkerPool(target, config, fields["step_modules"])
         self._measurer = Measurer(func, target, config, workers=pool, tolerance=fields["tolerance"])
-        self._code = str(compiled_target(target))
+        self._code = str(resolve(target))
         self._kernels: dict[str, Kernel] = {}
 
     def open(self) -> None:
