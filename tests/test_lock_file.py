@@ -369,31 +369,28 @@ def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 def test_an_instruction_of_a_user_that_changed_is_no_longer_built(db: TuningDatabase) -> None:
     a = te.placeholder((8,), name="A")
     func = te.func([a, te.compute((8,), lambda i: a[i] * 2.0, name="B")], name="twice")
-    digests = []
+    sch = Schedule(func)
+    locks = list[LockFile]()
     for implementation in (HALVES, WHOLE):
         with forgotten():
             tw.register_intrin("scale_locked", parse(SCALE), parse(implementation))
-            if not digests:
-                sch = Schedule(func)
+            if not locks:
                 _, inner = sch.split(sch.get_loops(sch.get_block("B"))[0], factors=[None, 4])
                 sch.tensorize(inner, "scale_locked")
                 put_measured(db, func, HERE, sch.trace.to_json(), 1e-6)
-                lock = tw.freeze(func, SERIAL, db, jobs=1)
-                assert parse_lock(str(lock).encode()) == lock
-                found = np.empty(8, np.float32)
-                tw.build(func, SERIAL, locked=lock)(np.arange(8, dtype=np.float32), found)
-                assert found.tolist() == [*range(0, 16, 2)]
-            else:
-                lock = tw.freeze(func, SERIAL, db, jobs=1)
-            digests.append(dict(lock.kernels[0].instructions or {})["scale_locked"])
-    first, second = digests
+            locks.append(tw.freeze(func, SERIAL, db, jobs=1))
+            assert parse_lock(str(locks[-1]).encode()) == locks[-1]
+            found = np.empty(8, np.float32)
+            tw.build(func, SERIAL, locked=locks[-1])(np.arange(8, dtype=np.float32), found)
+            assert found.tolist() == [*range(0, 16, 2)]
+    first, second = (dict(lock.kernels[0].instructions or {})["scale_locked"] for lock in locks)
     assert first != second
-    for implementation, now in ((HALVES, first), (None, None)):
+    for now in (first, None):
         with forgotten():
-            if implementation is not None:
-                tw.register_intrin("scale_locked", parse(SCALE), parse(implementation))
+            if now is not None:
+                tw.register_intrin("scale_locked", parse(SCALE), parse(HALVES))
             with pytest.raises(tw.LockError) as caught:
-                tw.build(func, SERIAL, locked=lock)
+                tw.build(func, SERIAL, locked=locks[1])
             assert changes(caught) == [("instruction", "scale_locked", second, now)]
             assert second[:12] in str(caught.value)
 
