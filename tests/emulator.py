@@ -78,7 +78,7 @@ ARM = Machine(
         "neoverse-v1": ("-cpu", "max"),
     },
 )
-# QEMU 7.2 ends, by an assertion of its own, at some instructions of the extension V.
+# QEMU 7.2 takes `vfncvt.rtz.xu.f.w` from float32 to 16 bits for an instruction of Zvfh, and ends.
 RISCV = Machine(
     ("riscv64-linux-gnu-gcc", "-static"),
     ("qemu-riscv64",),

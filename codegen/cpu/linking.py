@@ -50,6 +50,8 @@ def link(
                 source.write_bytes(code)
                 sources.append(str(source))
             _run([*command, "-o", str(library), *sources], cpu)
+            if not library.exists():
+                raise BuildError("{0} wrote no library for {1}", " ".join(command), target)
             return library.read_bytes()
     except OSError as error:
         raise BuildError(

@@ -107,6 +107,12 @@ def test_a_chosen_linker_that_is_not_there(chosen: str, package: str) -> None:
         linker(foreign(), "ld '", find=only("ld"))
 
 
+def test_a_command_that_links_nothing_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(BuildError):
+        tw.build_library(doubles(), tmp_path / "f.so", foreign(), linker="true", **DEFAULT)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_linker_is_told_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,11 +192,11 @@ def test_an_object_file_has_a_manifest(tmp_path: Path) -> None:
 
 def test_several_programs_are_an_archive(tmp_path: Path) -> None:
     path = tmp_path / "ops.a"
-    several = {"one": doubles(), "model": layers()}
+    several = {"one": doubles(), "two": doubles(7)}
     tw.build_library(several, path, "cpu -mcpu=wasm32", object_file=True, **DEFAULT)
     manifest = json.loads(path.with_name("ops.a.json").read_text())
     assert manifest["code"]["form"] == "archive"
-    assert [p["signature"]["name"] for p in manifest["programs"]] == ["one", "model"]
+    assert [p["signature"]["name"] for p in manifest["programs"]] == ["one", "two"]
     assert {read_object(code).arch for code in members(path.read_bytes())} == {"wasm32"}
     assert tw.verify(path).passed
 
