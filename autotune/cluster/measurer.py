@@ -223,8 +223,8 @@ class ClusterMeasurer:
             deque(self.measure([], None), maxlen=0)
         return self.reference_seconds
 
-    def _request(self, do: str, requests: Sequence[BuildRequest], **more: Any) -> str:
-        fields = {"do": do, "program": self._program, "requests": [list(r) for r in requests]}
+    def _request(self, what: str, requests: Sequence[BuildRequest], **more: Any) -> str:
+        fields = {"do": what, "program": self._program, "requests": [list(r) for r in requests]}
         return json.dumps({**fields, **more}, allow_nan=False)
 
     def _results(self, done: Done, requests: Sequence[BuildRequest]) -> Iterator[Numbered]:

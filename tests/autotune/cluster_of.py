@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -19,11 +20,14 @@ QUICK = MeasureConfig(builders=1, max_samples=3, sample_seconds=1e-4, timing_sec
 
 
 @contextmanager
-def workers(*roles: Role, **options: Any) -> Iterator[Any]:
-    """A client of a cluster with a worker for each role, and these options of all."""
+def workers(*roles: Role) -> Iterator[Any]:
+    """A client of a cluster with a worker for each role, which keeps its port when it restarts."""
     import dask.config
     import distributed
 
+    with ExitStack() as sockets:
+        free = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in roles]
+        ports = [each.getsockname()[1] for each in free]
     specs = {
         n: {
             "cls": distributed.Nanny,
@@ -31,7 +35,7 @@ def workers(*roles: Role, **options: Any) -> Iterator[Any]:
                 "nthreads": 1,
                 "silence_logs": 30,
                 "resources": {role.value: 1},
-                **options,
+                "worker_port": ports[n],
             },
         }
         for n, role in enumerate(roles)
