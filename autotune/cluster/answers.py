@@ -48,11 +48,6 @@ class Hello:
     machine: Mapping[str, Any]
     facts: Mapping[str, Any]
 
-    @property
-    def made_with(self) -> tuple[str, str]:
-        """The version of this package there, and the generation of its compiler."""
-        return self.version, self.generation
-
     def environment(self) -> Environment:
         """The record of the machine now. Raises `DatabaseError` for facts that none has."""
         found = Environment({**self.facts, "elsewhere": True})

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ...base import __version__
 from ...base.errors import ClusterError, TuningError
 from ...codegen.generator import generator_for
 from ...target import Target
 from ...tuning_db.values import Environment, TargetRecord
 from ..records import toolchain_record
-from .answers import UNBELIEVED, Hello, parse
+from .answers import UNBELIEVED, Hello, parse, received
 from .scheduler import Asked, Found, Scheduler
 from .station import describe, perform
 
@@ -120,7 +121,7 @@ class Cluster:
                 try:
                     if not asked.future.done():
                         raise TuningError("it does not say who it is")
-                    self._admit(address, role, parse(Hello, asked.answer(), asked.request))
+                    self._admit(address, role, asked.answer(), asked.request)
                 except UNBELIEVED as error:
                     self._refuse(address, str(error))
 
@@ -181,15 +182,17 @@ class Cluster:
             asked = self.scheduler.submit(describe, json.dumps(told), HELLO_SECONDS, address)
             self._greeted[address] = role, asked
 
-    def _admit(self, address: str, role: Role, hello: Hello) -> None:
+    def _admit(self, address: str, role: Role, answer: object, request: str) -> None:
         """Take in a worker. Raises one of `UNBELIEVED` for one that cannot do this work."""
+        # Another version may say other things of itself.
+        _require("version", __version__, received(answer, request).fields.get("version"))
+        hello = parse(Hello, answer, request)
         target = hello.parsed_target()
         if not hello.serves:
             self.aside[address] = f"it measures for {target}"
             _log.info("worker %s: %s", self.named(address), self.aside[address])
             return
-        ours = toolchain_record(target)
-        _require("version", (str(ours.versions["tilewright"]), ours.generation), hello.made_with)
+        _require("compiler", toolchain_record(target).generation, hello.generation)
         if role is Role.BUILD:
             assert self._kind is not None, "builders are greeted by what they have to build for"
             _require("architecture", self._kind.architecture, hello.architecture)

@@ -232,7 +232,7 @@ def test_nothing_is_unpickled_that_a_worker_answers(client: Any, tmp_path: Path)
 
 
 def test_a_worker_of_another_version_is_refused_by_name(client: Any) -> None:
-    client.run(misbehave, None, {"version": "0.0.9"})
+    client.run(misbehave, None, {"version": "0.0.9", "another": "field"})
     with refused(tw.ClusterError) as caught:
         Cluster(client, HERE)
     found = caught.value.data["workers"]

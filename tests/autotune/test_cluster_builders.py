@@ -110,9 +110,11 @@ def sleeps(*_: Any) -> Any:
     time.sleep(60)
 
 
-def no_builds(_: Any, requests: Any, *__: Any) -> list[Any]:
-    assert not requests, "the runner builds"
-    return []
+def only_what_is_built(program: Any, requests: Any, known: Any, fields: Any) -> Any:
+    from tilewright.autotune.cluster import station
+
+    assert known is not None, "the runner builds"
+    return vars(station)["spoilt"][-1][2](program, requests, known, fields)
 
 
 def damaged(requests: Any, found: Any) -> Any:
@@ -123,17 +125,10 @@ def damaged(requests: Any, found: Any) -> Any:
     return fields, data[:-1] + bytes([data[-1] ^ 1])
 
 
-def swapped(requests: Any, found: Any) -> Any:
-    """The code of a candidate as that of another."""
-    from tilewright.autotune.cluster.code import pack
-
-    return pack(requests, [*found[1:], found[0]])
-
-
 def test_code_is_built_by_some_and_run_by_others(client: Any) -> None:
     cluster = settled(client)
     runners = [worker.address for worker in cluster.workers]
-    client.run(spoil, "measure.measurer:Measurer", "build", no_builds, workers=runners)
+    client.run(spoil, "cluster.station:_Program", "_measure", only_what_is_built, workers=runners)
     assert all_ran(measured(cluster))
     assert cluster.aside == {}
 
