@@ -655,6 +655,11 @@ def test_records_move(run: Run, db: Path, tmp_path: Path) -> None:
     assert exported.err == f"{len(lines.read_text().splitlines()) - 2} records written\n"
     piped = run("db", "export", "-", "--db", db)
     assert piped.out == lines.read_text()
+    t4 = tmp_path / "records.t4.json"
+    assert run("db", "export", t4, "--db", db).err == exported.err
+    assert run("db", "export", "-", "--format", "t4", "--db", db).out == t4.read_text()
+    run("db", "import", t4, "--db", tmp_path / "t4.db")
+    assert run("db", "export", "-", "--db", tmp_path / "t4.db").out == piped.out
 
     new = run("db", "import", lines, "--db", other, "--json").json
     assert new["workload"] == 1

@@ -225,7 +225,8 @@ def _sizes_of(i: Iter, loops: Sequence[For]) -> Iterator[Expr]:
 def _shaped(sizes: np.ndarray, nest: tuple[Block, Sequence[For]]) -> np.ndarray:
     """Tile sizes by iteration, by how many loops are around the tile, by row."""
     block, loops = nest
-    return np.maximum(sizes.T.reshape(len(block.iters), len(loops) + 1, len(sizes)), 1)
+    shape = len(block.iters), len(loops) + 1, len(sizes)
+    return np.asarray(np.maximum(sizes.T.reshape(shape), 1))
 
 
 def _in_order(apart: Floats, rows: Rows) -> tuple[Floats, Rows]:
