@@ -20,7 +20,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,6 +50,8 @@ STATE = "TILEWRIGHT_STATE_DIR"
 """The variable that names the folder of journals, in place of one in XDG_STATE_HOME."""
 PAUSES = (1.0, 60.0)
 """Seconds until a server that was lost is tried again: at first, doubled, and at most."""
+_TRIED = 3
+"""Records that are sent each alone before a server counts as one that refuses all."""
 _ROW: ColumnElement[int] = literal_column("rowid")
 _log = logging.getLogger(__name__)
 
@@ -92,7 +94,8 @@ def deliver_waiting(database: TuningDatabase) -> dict[str, int]:
     Journals of processes that are at work are left to them.
     """
     new = dict.fromkeys(KINDS, 0)
-    for path in waiting(database):
+    left = {path.with_suffix(".db") for path in _folder().glob(f"{_key(database)}-*.lock")}
+    for path in sorted({*waiting(database), *left}):
         with _held(path) as free:
             if not free or not path.exists():
                 continue
@@ -159,6 +162,8 @@ class JournalledDatabase(TuningDatabase):
         self._states: set[tuple[str, object]] = set()
         """The states of sessions that arrived."""
         self._arrived = False
+        self._refused = 0
+        """Records that the server refused, while it took others."""
         self._why: str | None = None
         """Why the server was lost; `None` while it is there."""
         self._pause, self._next_try = PAUSES[0], 0.0
@@ -196,8 +201,15 @@ class JournalledDatabase(TuningDatabase):
             with suppress(DatabaseError):
                 self._send_on()
             self._journal.close()
-            if self._why is None or not self._arrived:
+            if not self._arrived or (self._why is None and not self._refused):
                 _remove(self._path)
+            elif self._why is None:
+                _log.warning(
+                    "%s refused %s: they are kept in %s, and `tilewright db sync URL` sends them",
+                    self.location,
+                    count(self._refused, "record"),
+                    self._path,
+                )
             else:
                 _log.warning(
                     "%s: %s; what was measured waits in %s: when it is there again, "
@@ -283,24 +295,70 @@ class JournalledDatabase(TuningDatabase):
             self._why, self._layers = None, [self._journal, *self._team._layers]
 
     def _send(self) -> int:
-        """Write what has not arrived to the server, in one transaction; return how much it is."""
-        unsent: list[AnyRecord] = []
+        """Write what has not arrived to the server; return how much it is.
+
+        It is one transaction. Where it is refused, what a record refers to may have been deleted
+        there: all of the journal is sent again. Where that is refused too, each is sent alone.
+        """
+        unsent, rows = self._read(self._sent)
+        states = {(r.id, r.heartbeat) for r in unsent if isinstance(r, Session)} - self._states
+        unsent = [r for r in unsent if not isinstance(r, Session) or (r.id, r.heartbeat) in states]
+        arrived = len(unsent)
+        try:
+            self._write(unsent)
+        except DatabaseError as error:
+            if error.data.get("unreachable") or not self._arrived:
+                raise
+            try:
+                self._write(self._read({})[0])
+            except DatabaseError as again:
+                if again.data.get("unreachable"):
+                    raise
+                arrived = self._write_singly(unsent)
+        self._sent |= rows
+        self._states |= states
+        return arrived
+
+    def _read(self, sent: Mapping[str, int]) -> tuple[list[AnyRecord], dict[str, int]]:
+        """The records of the journal behind the rows that were sent, and the last row of each kind.
+
+        All sessions are among them: their states change.
+        """
+        records: list[AnyRecord] = []
         rows: dict[str, int] = {}
         with self._journal.reading() as connection:
             for name, kind in KINDS.items():
-                last = 0 if name == Session.kind else self._sent.get(name, 0)
+                last = 0 if name == Session.kind else sent.get(name, 0)
                 new = select(_ROW, *COLUMNS[name]).select_from(TABLES[name]).where(_ROW > last)  # noqa: SIM300
                 for row in connection.execute(new.order_by(_ROW)):
-                    unsent.append(to_record(kind, row[1:]))
+                    records.append(to_record(kind, row[1:]))
                     rows[name] = row[0]
-        states = {(r.id, r.heartbeat) for r in unsent if isinstance(r, Session)} - self._states
-        unsent = [r for r in unsent if not isinstance(r, Session) or (r.id, r.heartbeat) in states]
-        if unsent:
+        return records, rows
+
+    def _write(self, records: Sequence[AnyRecord]) -> None:
+        if records:
             with self._team._layers[0].writing() as server:
-                write(server, unsent, repin=False)
-        self._sent |= rows
-        self._states |= states
-        return len(unsent)
+                write(server, records, repin=False)
+
+    def _write_singly(self, records: Sequence[AnyRecord]) -> int:
+        """Write each record in a transaction of its own; return how many the server took.
+
+        Those that it refuses stay in the journal. Raises if it takes none of the first few.
+        """
+        refused: list[DatabaseError] = []
+        for n, record in enumerate(records, 1):
+            try:
+                self._write([record])
+            except DatabaseError as error:
+                refused.append(error)
+                if error.data.get("unreachable") or len(refused) == n == min(len(records), _TRIED):
+                    raise
+        self._refused += len(refused)
+        _log.warning(
+            "%s refuses %s, which stay in %s: %s", self.location, count(len(refused), "record"),
+            self._path, refused[-1].first_line,
+        )  # fmt: skip
+        return len(records) - len(refused)
 
 
 def _of_session(source: Connection, session: Session) -> Iterator[AnyRecord]:
@@ -340,17 +398,24 @@ def _key(database: TuningDatabase) -> str:
 
 @contextmanager
 def _held(journal: Path) -> Iterator[bool]:
-    """Whether no other process holds a journal, and none does until the end."""
-    with open(journal.with_suffix(".lock"), "w") as lock:
+    """Whether no other process holds a journal, and none does until the end.
+
+    The lock of a process that died is free, and its file goes with the journal.
+    """
+    path = journal.with_suffix(".lock")
+    with open(path, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
-        yield True
+        try:
+            yield True
+        finally:
+            if not journal.exists():
+                path.unlink(missing_ok=True)
 
 
 def _remove(journal: Path) -> None:
     for path in (journal, Path(f"{journal}{LOG}"), Path(f"{journal}-shm")):
         path.unlink(missing_ok=True)
-    journal.with_suffix(".lock").unlink(missing_ok=True)

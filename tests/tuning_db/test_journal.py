@@ -184,6 +184,56 @@ def test_what_the_server_refuses_later_waits_too(
     assert len(arrived(team)) == 3
 
 
+def test_a_refused_record_holds_back_no_other(
+    team: TuningDatabase, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays in the journal, and arrives when the server takes it."""
+    with TuningDatabase(place) as opened:
+        with journalled(opened) as db:
+            db.put(*BASE, *verified(8, 1.0))
+            run(team, "ALTER TABLE measurement ADD CONSTRAINT odd CHECK (seconds <> 2)")
+            db.put(measurement(8, 2.0))
+            db.put(measurement(8, 3.0))
+            assert isinstance(db, JournalledDatabase)
+            assert (db.unreachable, db.waits) == (False, False)
+            assert arrived(team) == {measurement(8, 1.0).id, measurement(8, 3.0).id}
+        assert len(waiting(opened)) == 1
+        assert str(waiting(opened)[0]) in caplog.text
+        run(team, "ALTER TABLE measurement DROP CONSTRAINT odd")
+        assert sum(deliver_waiting(opened).values()) == 1
+    assert len(arrived(team)) == 3
+
+
+def test_what_was_deleted_on_the_server_is_sent_again(
+    team: TuningDatabase, place: str, state: Path
+) -> None:
+    """A measurement arrives, though its session is gone, which the journal has."""
+    with TuningDatabase(place) as opened, journalled(opened) as db:
+        db.put(*BASE, *verified(8, 1.0))
+        for table in ("measurement", "verification", "session"):
+            run(team, f"DELETE FROM {table}")
+        db.put(measurement(8, 2.0))
+        assert arrived(team) == {measurement(8, 1.0).id, measurement(8, 2.0).id}
+    assert team.get(Session, SESSION.id) == SESSION
+    assert journals(state) == []
+
+
+def test_the_lock_of_a_process_that_died_goes(place: str, state: Path) -> None:
+    with TuningDatabase(place) as opened, journalled(opened):
+        (journal,) = waiting(opened)
+        left = journal.with_name(f"{journal.stem.rpartition('-')[0]}-0.lock")
+        left.touch()
+        assert sum(deliver_waiting(opened).values()) == 0
+        assert not left.exists()
+        assert journal.with_suffix(".lock").exists()
+    assert journals(state) == []
+
+
+def run(team: TuningDatabase, statement: str) -> None:
+    with team._layers[0].engine.begin() as connection:
+        connection.execute(text(statement))
+
+
 @contextmanager
 def read_only(team: TuningDatabase) -> Iterator[None]:
     """Transactions of new connections only read."""
