@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from sqlalchemy import Boolean, DateTime
 
 import tilewright as tw
 from tilewright.tuning_db import (
@@ -77,6 +80,36 @@ def filled(path: Path, count: int) -> Filled:
     database.put(good, bad, check)
     _multiply(path, count, good, bad, check)
     return Filled(database, workloads, target, toolchain)
+
+
+@contextmanager
+def copied(path: Path, server: tw.TuningDatabase) -> Iterator[None]:
+    """The rows of a SQLite database in an empty one of a server, until the block ends.
+
+    They refer to sessions that are not there, which a superuser may copy.
+    """
+    engine = server._layers[0].engine
+    tables = ", ".join(TABLES)
+    with closing(sqlite3.connect(path)) as source, engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+        cursor: Any = connection.connection.cursor()
+        for name, table in TABLES.items():
+            columns = ", ".join(column.name for column in table.columns)
+            converts = [_CONVERT.get(type(column.type)) for column in table.columns]
+            with cursor.copy(f"COPY {name} ({columns}) FROM STDIN") as rows:
+                for row in source.execute(f"SELECT {columns} FROM {name}"):
+                    values = zip(row, converts, strict=True)
+                    rows.write_row([v if v is None or c is None else c(v) for v, c in values])
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    try:
+        yield
+    finally:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"TRUNCATE {tables}")
+
+
+_CONVERT: dict[type, Callable[[Any], Any]] = {Boolean: bool, DateTime: lambda time: f"{time}+00"}
 
 
 def _multiply(
