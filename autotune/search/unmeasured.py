@@ -119,9 +119,9 @@ def _least(features: Features, model: CostModel) -> tuple[int, float]:
 
 NEAR = 1.25
 """Predictions hardly come nearer to the roofline, in which nothing waits and no lane is idle."""
-ALIKE = 0.07
+ALIKE = 0.03
 """Sketches with a part of one that is so many octaves slower than the best do not win."""
-SAVES = 20e-6
+SAVES = 30e-6
 """Seconds of a call that each further sketch has to be able to save."""
 ALWAYS = 2
 """Sketches that are looked at whatever little they may save."""
