@@ -17,7 +17,7 @@ from ...graph.builder import Builder
 from ...graph.ir import Constant, Graph, TensorType, Value
 from ..unsupported import Reason, Unsupported
 from .nodes import AtenNodes, array_of, is_node, place, tensor_type
-from .table import TABLE
+from .table import TABLE, Complex
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,8 @@ def _results(
             form = _dense(_form(node.meta["val"]))
             values[f"output_{number}"] = _transposed(nodes.builder, result, _order(form))
             outputs.append(form)
+        elif isinstance(result, Complex):
+            nodes.refuse(place(node), "output", Unsupported(Reason.DTYPE, "complex numbers"))
         elif not nodes.refused:  # else its operands are what is not supported
             raise ModelError("output {0} is no tensor, found {1!r:.80}", number, result)
     return tuple(outputs), values

@@ -14,14 +14,25 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import ModelError
+from ...graph.builder import Builder
 from ...graph.ir import TensorType, Value
 from ...graph.mapped import shared
 from ...graph.operator import Array
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported
-from .table import TABLE, Body, Operand, Translate, as_number, dtype_name
+from .table import (
+    COMPLEX,
+    TABLE,
+    Body,
+    Complex,
+    Operand,
+    Translate,
+    as_number,
+    dtype_name,
+    part_dtype,
+)
 
-Result: TypeAlias = "Value | tuple[Value, ...]"
+Result: TypeAlias = "Value | tuple[Value, ...] | Complex"
 
 _PLACES = frozenset({"device", "layout", "memory_format", "non_blocking", "pin_memory"})
 """Arguments that say where elements lie, not what they are."""
@@ -65,7 +76,7 @@ class AtenNodes(Translation):
     def translate(self) -> list[Result | None]:
         """The results of the graph, `None` for those not known. Arguments are in the scope."""
         made = (self.scope.get(v) if is_node(v) else None for v in self._nodes(self.module))
-        return [value if isinstance(value, Value | tuple) else None for value in made]
+        return [v if isinstance(v, Value | tuple | Complex) else None for v in made]
 
     def body(self, module: Any, operands: Sequence[Operand]) -> list[Value]:
         """What a module within the graph returns for values of its arguments.
@@ -108,7 +119,7 @@ class AtenNodes(Translation):
 
         held = operator.attrgetter(node.target)(module)
         if isinstance(held, torch.Tensor):
-            self.scope[node] = self.builder.constant(array_of(held), name=node.target)
+            self.scope[node] = constant_of(self.builder, held, node.target)
         elif isinstance(held, torch.fx.GraphModule):
             self.scope[node] = Body(partial(self.body, held), self.apart)
         else:
@@ -129,7 +140,7 @@ class AtenNodes(Translation):
         if overload in _CHECKS:
             return
         with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
-            translate = _find(node.target, overload)
+            translate = _find(node.target, overload, is_complex=_has_complex(node))
             args, kwargs = self._arguments(node)
             if node.target in _FUNCTIONS and not any(isinstance(a, Value) for a in args):
                 raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(node.target)}")
@@ -138,8 +149,11 @@ class AtenNodes(Translation):
             declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
             first = next(t for t in declared if t is not None)
             made = self._applied(translate, first, args, kwargs)
-            results = checked(made, declared, "PyTorch")
-            self.scope[node] = made if isinstance(made, Value) else results
+            if isinstance(made, Complex):
+                results = checked((made.real, made.imag), declared * 2, "PyTorch")
+            else:
+                results = checked(made, declared, "PyTorch")
+            self.scope[node] = made if isinstance(made, Value | Complex) else results
             read = [self.scope.get(n) for n in node.all_input_nodes]
             self.source(place(node), str(node.target), read, results)
 
@@ -162,7 +176,7 @@ class AtenNodes(Translation):
 
     def _applied(
         self, translate: Translate, out: TensorType, args: Any, kwargs: dict[str, Any]
-    ) -> Value | Sequence[Value]:
+    ) -> Value | Sequence[Value] | Complex:
         """What a translation makes. Arguments that it does not have are not supported."""
         try:
             bound = inspect.signature(translate).bind(self.builder, out, *args, **kwargs)
@@ -174,7 +188,21 @@ class AtenNodes(Translation):
         self.refuse(place(node), _name(node.target), problem)
 
 
-def _find(target: Any, overload: str) -> Translate:
+def _has_complex(node: Any) -> bool:
+    """Whether a node reads or returns complex numbers."""
+    seen = [held for n in (node, *node.all_input_nodes) for held in _flat(n.meta.get("val"))]
+    return any(is_complex(held) for held in seen)
+
+
+def is_complex(tensor: Any) -> bool:
+    return hasattr(tensor, "dtype") and bool(tensor.dtype.is_complex)
+
+
+def _find(target: Any, overload: str, *, is_complex: bool) -> Translate:
+    if is_complex and (overload in TABLE or overload in COMPLEX):
+        if overload not in COMPLEX:
+            raise Unsupported(Reason.DTYPE, f"{overload} of complex numbers")
+        return COMPLEX[overload]
     found = TABLE.get(overload) or TABLE.get(overload.replace("_copy.", "."))  # of a view
     if found is not None:
         return found
@@ -213,8 +241,11 @@ def is_node(value: Any) -> bool:
 
 
 def _type(value: Any) -> TensorType:
-    """The type of a tensor, or of a number that is computed."""
+    """The type of a tensor, of the parts of complex ones, or of a number that is computed."""
     import torch
+
+    if is_complex(value):
+        return TensorType(part_dtype(value.dtype), _extents(value))
 
     numbers = {torch.SymInt: "int64", torch.SymBool: "bool"}
     kind = numbers.get(type(value))
@@ -231,11 +262,25 @@ def tensor_type(value: Any) -> TensorType:
         raise Unsupported(Reason.TYPE, type(value).__name__)
     if str(value.layout) != "torch.strided":
         raise Unsupported(Reason.TYPE, str(value.layout))
+    return TensorType(dtype_name(value.dtype), _extents(value))
+
+
+def _extents(value: Any) -> tuple[int, ...]:
     dims = tuple(value.shape)
     if not all(isinstance(extent, int) for extent in dims):
         known = ", ".join(map(str, dims))
         raise Unsupported(Reason.DATA_DEPENDENT, f"[{known}]: shapes have to be static")
-    return TensorType(dtype_name(value.dtype), tuple(map(int, dims)))
+    return tuple(map(int, dims))
+
+
+def constant_of(b: Builder, tensor: Any, name: str) -> Value | Complex:
+    """The constant of a tensor of this process; of complex ones, the parts are copied."""
+    import torch
+
+    if not is_complex(tensor):
+        return b.constant(array_of(tensor), name=name)
+    held = torch.view_as_real(tensor.detach().resolve_conj())
+    return Complex(*(b.constant(array_of(held[..., n]), name=f"{name}.{n}") for n in range(2)))
 
 
 def array_of(tensor: Any) -> Array:

@@ -14,8 +14,8 @@ from typing import Any
 from ...base.errors import ModelError
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
-from .nodes import AtenNodes, Result, array_of, tensor_type
-from .table import TABLE
+from .nodes import AtenNodes, Result, constant_of, tensor_type
+from .table import TABLE, Complex
 
 _DECOMPOSED = (
     "_addmm_activation.default",
@@ -117,13 +117,12 @@ def _add_input(nodes: AtenNodes, program: Any, node: Any, spec: Any) -> None:
     try:
         if not isinstance(spec.arg, TensorArgument):
             raise Unsupported(Reason.TYPE, type(spec.arg).__name__)
-        type_ = tensor_type(node.meta["val"])
         if spec.kind.name == "USER_INPUT":
-            nodes.scope[node] = nodes.builder.input(node.name, type_)
+            nodes.scope[node] = nodes.builder.input(node.name, tensor_type(node.meta["val"]))
         elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             held = program.state_dict.get(spec.target)
             held = program.constants[spec.target] if held is None else held
-            nodes.scope[node] = nodes.builder.constant(array_of(held), name=spec.target)
+            nodes.scope[node] = constant_of(nodes.builder, held, spec.target)
         else:
             raise Unsupported(Reason.TYPE, spec.kind.name)
     except Unsupported as problem:
@@ -143,6 +142,8 @@ def _outputs(nodes: AtenNodes, program: Any, results: Sequence[Result | None]) -
             raise ModelError("two results would be named {0}", name)
         if isinstance(result, Value):
             outputs[name] = result
+        elif isinstance(result, Complex):
+            nodes.refuse(name, "output", Unsupported(Reason.DTYPE, "complex numbers"))
         elif not isinstance(spec.arg, TensorArgument):
             kind = type(getattr(spec.arg, "value", spec.arg)).__name__
             nodes.refuse(name, "output", Unsupported(Reason.TYPE, kind))

@@ -28,7 +28,7 @@ Number: TypeAlias = "bool | int | float"
 Operand: TypeAlias = "Value | Number"
 """What operators of elements take: a tensor, or a number of no dtype."""
 
-Translate: TypeAlias = "Callable[..., Value | Sequence[Value]]"
+Translate: TypeAlias = "Callable[..., Value | Sequence[Value] | Complex]"
 Function = TypeVar("Function", bound=Translate)
 
 TABLE: dict[str, Translate] = {}
@@ -54,6 +54,38 @@ def aten(*names: str) -> Callable[[Function], Function]:
         return function
 
     return decorate
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A complex tensor, as its parts."""
+
+    real: Value
+    imag: Value
+
+
+COMPLEX: dict[str, Callable[..., Complex | Value]] = {}
+"""Translations of overloads that read or return complex tensors."""
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def aten_complex(*names: str) -> Callable[[Function], Function]:
+    """Register as `aten` does, of complex tensors. The type of a result is that of a part."""
+
+    def decorate(function: Function) -> Function:
+        for name in names:
+            COMPLEX[name if "." in name else f"{name}.default"] = function
+        return function
+
+    return decorate
+
+
+def part_dtype(dtype: Any) -> str:
+    """The dtype of the parts of complex numbers. Raises `Unsupported` for narrow ones."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in _PARTS:
+        raise Unsupported(Reason.DTYPE, name)
+    return _PARTS[name]
 
 
 def dtype_name(dtype: Any) -> str:

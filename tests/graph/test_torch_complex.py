@@ -1,0 +1,87 @@
+"""Complex tensors of PyTorch on the way: spectra, and what is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tilewright.base.errors import UnsupportedError
+
+pytest.importorskip("torch")
+
+import torch
+
+from tilewright.importers.torch import operators  # noqa: F401  # registers all
+from tilewright.importers.torch.operators.complex import _OF_PARTS
+from tilewright.importers.torch.table import TABLE
+
+from .test_torch import Module, check, exported
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_what_is_done_to_each_part_is_known_of_real_tensors() -> None:
+    assert set(_OF_PARTS) <= TABLE.keys()
+
+
+def spectrogram(x: Any) -> Any:
+    frames = torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True)
+    return frames.abs(), torch.view_as_real(frames), frames.angle().cos()
+
+
+def mixed(x: Any) -> Any:
+    """Of FNet: two transforms, of which the real part is kept."""
+    return torch.fft.fft(torch.fft.fft(x, dim=-1, norm="ortho"), dim=-2).real
+
+
+def arithmetic(x: Any) -> Any:
+    y = torch.fft.fft(x)
+    z = torch.fft.ifft(y * (1 + 2j) - x, norm="ortho")
+    w = torch.cat([z, y.conj()], 0).sum(0) / 3
+    chosen = torch.where(x > 0, torch.exp(z), y)
+    return w.real, chosen.imag, torch.fft.hfft(z), torch.polar(x.abs(), x).imag
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(spectrogram, (2, 64)), (mixed, (2, 4, 6)), (arithmetic, (3, 7))]
+)
+def test_spectra(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    check(Module(function), torch.randn(shape), tolerance=2e-5, compiled=function is arithmetic)
+
+
+class Spectral(torch.nn.Module):  # type: ignore[misc]
+    """A layer of a Fourier neural operator: weights in the spectrum, by modes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.randn(3, 4, 4, dtype=torch.cfloat))
+
+    def forward(self, x: Any) -> Any:
+        spectrum = torch.fft.rfft2(x, norm="ortho")
+        mixed = torch.einsum("bixy,ioy->boxy", spectrum, self.weights)
+        return torch.fft.irfft2(mixed, s=x.shape[-2:], norm="ortho")
+
+
+def test_complex_weights() -> None:
+    torch.manual_seed(0)
+    check(Spectral(), torch.randn(2, 3, 5, 7), tolerance=1e-5)
+    x = torch.randn(2, 3, 5, 7)
+    fast = torch.compile(Spectral().eval(), backend="tilewright", options={"breaks": "fail"})
+    with pytest.raises(UnsupportedError) as caught, torch.no_grad():
+        fast(x)  # the weights are its arguments
+    assert {reason[2] for reason in caught.value.data["reasons"]} == {"DTYPE"}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [torch.fft.fft, lambda x: torch.fft.fft(x).sqrt().abs()],
+    ids=["a result", "an operator"],
+)
+def test_other_complex_tensors_are_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        exported(Module(function), torch.ones(4))
+    ((_, _, reason, _),) = caught.value.data["reasons"]
+    assert reason == "DTYPE"
