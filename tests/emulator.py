@@ -95,6 +95,7 @@ WASM = Machine(
 )
 MACHINES = {name: m for m in (ARM, RISCV, WASM) for name in m.processors}
 """The machine that runs code for each target, by what follows `-mcpu=`."""
+emulated = ARM.needed
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from tilewright.tir.instruction import Cost, Instruction, Product, Unit
 from tilewright.tir.instruction_set import TABLES, find_instruction
 from tilewright.tir.ir import Func
 
-from ..emulator import ARM, Call
+from ..emulator import Call, emulated
 from ..emulator import run as run_emulated
 from ..hosts import runs
 from ..instruction_sets import forgotten
@@ -109,7 +109,7 @@ def seconds(sketch: Sketch, target: Target) -> float:
     return float(Estimator(read, target)(rows).seconds.min())
 
 
-@ARM.needed
+@emulated
 def test_a_vector_instruction(tmp_path: Path) -> None:
     """ARM's `sdot`: rules find it, the estimate and the roofline read its cost, code has it."""
     func = int8_matmul()

@@ -19,13 +19,13 @@ from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu import llvm, wasm
 from tilewright.codegen.cpu.archive import members
 from tilewright.codegen.cpu.linking import linker
-from tilewright.codegen.cpu.object_file import read_object, renamed, with_constant
+from tilewright.codegen.cpu.object_file import ObjectFile, read_object, renamed, with_constant
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.runtime.header import CAPABILITIES
 from tilewright.target import FEATURES, CpuTarget
 
-from ..emulator import ARM, MACHINES
+from ..emulator import ARM, MACHINES, emulated
 from ..graph.test_shipping import layers
 from ..hosts import processor, take_for
 from ..refusals import refused
@@ -224,9 +224,10 @@ def test_symbols_of_webassembly_are_read_and_renamed() -> None:
     y = te.compute((9,), lambda i: x[i] % 3.0, name="y")
     code = compile_func(te.func([x, y], name="rest"), target).image
     found = read_object(code)
-    assert found == ("wasm32", {"rest"}, {"fmodf"})
+    assert found == ObjectFile("wasm32", frozenset({"rest"}), frozenset({"fmodf"}))
     again = renamed(code, {"rest": "own.rest", "fmodf": "own.fmodf", "y": "z"})
-    assert read_object(again) == ("wasm32", {"own.rest"}, {"own.fmodf"})
+    wanted = ObjectFile("wasm32", frozenset({"own.rest"}), frozenset({"own.fmodf"}))
+    assert read_object(again) == wanted
     assert read_object(renamed(again, {"own.rest": "rest", "own.fmodf": "fmodf"})) == found
     described = with_constant(code, "rest.description", b"some text\0")
     assert described is not None
@@ -301,7 +302,7 @@ int main(void) {
 """
 
 
-@ARM.needed
+@emulated
 @pytest.mark.parametrize("chosen", [None, "lld"])
 def test_a_program_in_c_loads_a_shared_library(tmp_path: Path, chosen: str | None) -> None:
     if chosen is not None and shutil.which("ld.lld") is None:
@@ -317,7 +318,7 @@ def test_a_program_in_c_loads_a_shared_library(tmp_path: Path, chosen: str | Non
     assert done.stdout == b"1 0 8"
 
 
-@ARM.needed
+@emulated
 def test_a_processor_without_the_features_is_noticed(tmp_path: Path) -> None:
     tw.build_library(doubles(), tmp_path / "doubles.o", "cpu -mcpu=neoverse-v1", **DEFAULT)
     (tmp_path / "main.c").write_text(
@@ -354,8 +355,8 @@ def test_javascript_calls_a_module_that_is_linked_alone(tmp_path: Path) -> None:
     func = ops.matmul_func(4, 5, 6)
     path = tw.build_library({"mm": func}, tmp_path / "mm.o", "cpu -mcpu=wasm32", **DEFAULT).files[0]
     linked, script = tmp_path / "mm.wasm", tmp_path / "alone.mjs"
-    command = ["wasm-ld", "--no-entry", "--export=mm", "--export=__heap_base", path, "-o", linked]
-    subprocess.run(command, check=True)
+    command = ["wasm-ld", "--no-entry", "--export=mm", "--export=__heap_base"]
+    subprocess.run([*command, str(path), "-o", str(linked)], check=True)
     script.write_text(ALONE)
     done = subprocess.run(["node", script, linked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"0 {','.join(['6'] * 20)} tilewright kernel:"
