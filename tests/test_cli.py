@@ -751,7 +751,8 @@ def test_all_that_a_gpu_lacks_is_told(run: Run, monkeypatch: pytest.MonkeyPatch)
         ("build MATMUL -o x.so --allow guess -p n=2", "unknown policy 'guess'"),
         ("build MATMUL -o x.so -p n=2 --target tpu", "unknown target kind 'tpu'"),
         ("build MATMUL -o x.so -p dtype=float7", "float7"),
-        ("build MATMUL -o x.o -p n=2", "(--object)"),
+        ("build MATMUL -o x.o -p n=2 --linker ld", "takes no linker"),
+        ("build MATMUL -o x.so -p n=2 --linker no-such-ld", "'no-such-ld'"),
         ("tune MATMUL --seconds 0 -p n=2", "is no budget"),
     ],
 )
