@@ -22,6 +22,8 @@ from tilewright.codegen.cpu.linking import linker
 from tilewright.codegen.cpu.object_file import ObjectFile, read_object, renamed, with_constant
 from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
+from tilewright.codegen.generator import generator_for
+from tilewright.runtime import openmp
 from tilewright.runtime.header import CAPABILITIES
 from tilewright.target import FEATURES, CpuTarget
 
@@ -152,6 +154,15 @@ def test_what_has_no_addresses_for_its_arrays_is_refused() -> None:
     y = te.compute((1,), lambda i: held[i + 3] + held[i + 5], name="y")
     with refused(BuildError, "wasm32", most):
         compile_func(te.func([x, y], name="holds"), target)
+
+
+def test_threads_do_not_rest_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither how many there are, nor whether there is an OpenMP runtime."""
+    name = foreign().mcpu
+    assert processor(f"cpu -mcpu={name}").threads == 1
+    monkeypatch.setattr(openmp, "load", lambda: None)
+    four = processor(f"cpu -mcpu={name} -threads=4")
+    assert generator_for(four).compiled_target(four) == four
 
 
 def test_choices_do_not_rest_on_this_machine(
