@@ -81,6 +81,7 @@ LIBRARIES: dict[str, set[str]] = {
     "packageurl": {"building"},
     "minisign": {"runtime"},
     "pycuda": {"runtime"},
+    "dask": {"autotune"},
     "distributed": {"autotune"},
     "psutil": {"codegen", "tuning_db", "autotune"},
     "rich": {"autotune", "cli", "lab"},

@@ -83,7 +83,7 @@ class Cluster:
         self._others: set[str] = set()
         kind = self._first_kind()
         self.target, self.code, self.record = kind.target, kind.code, kind.record
-        self.look()  # for builders, which say who they are meanwhile
+        self._settle()  # builders say who they are, once it is known for what they build
 
     def of(self, role: Role) -> list[Worker]:
         """Those that get work of this role."""
@@ -143,10 +143,7 @@ class Cluster:
 
     def _first_kind(self) -> _Kind:
         """What all machines are that are there at first. Raises `ClusterError`."""
-        self.look()
-        while self._greeted:
-            time.sleep(_POLL)
-            self.look()
+        self._settle()
         if self._kind is None:
             raise self.none_left()
         if self._others:
@@ -156,6 +153,13 @@ class Cluster:
                 hint="name the target of one kind in full",
             )
         return self._kind
+
+    def _settle(self) -> None:
+        """Wait until all that are greeted have said who they are."""
+        self.look()
+        while self._greeted:
+            time.sleep(_POLL)
+            self.look()
 
     def _meet(self, found: dict[str, Found]) -> None:
         """Forget workers that are gone or were started again, and greet those that are new."""

@@ -274,7 +274,7 @@ def test_code_that_is_not_what_it_should_be_is_refused() -> None:
 def test_a_runner_refuses_code_for_another_processor() -> None:
     some = [list(request) for request in requests()[:1]]
     codes, data = pack(requests()[:1], [here("right")])
-    fields = {"config": asdict(QUICK), "tolerance": None, "step_modules": []}
+    fields: dict[str, Any] = {"config": asdict(QUICK), "tolerance": None, "step_modules": []}
     runner = station._Program({**program_fields(affine(), resolve(HERE)), **fields})
     with closing(runner), refused(tw.TuningError) as caught:
         runner.answer({"do": "measure", "requests": some, "codes": codes}, data)
