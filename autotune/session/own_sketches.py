@@ -213,11 +213,11 @@ class HintUse(NamedTuple):
     """What became of the records of other tuners that `tune` was given as hints.
 
     Of so many `records`, `matched` are of this program; `skipped` counts, by why, those that say
-    nothing of tile sizes. Their tile sizes gave `candidates`, of
-    which `refitted` have other sizes than the record: the nearest that are legal here. `trials` of
-    the session were of them, `failed` of which have no time. `best` names the record (file and
-    line) of the fastest, `schedule` (id) with `seconds`; `won` says whether it is the best of all,
-    `ratio` is its time over that one's. These are `None` where no candidate has a time.
+    nothing of tile sizes. The tile sizes of those that match gave `candidates`, of which `refitted`
+    have other sizes: the nearest that are legal here. `trials` of the session were of candidates,
+    `failed` of which have no time. `best` names the record (file and line) of the fastest one,
+    `schedule` (id) with `seconds`; `ratio` is its time over that of the best of all, which it is if
+    it `won`. These are `None` where no candidate has a time.
     """
 
     records: int
