@@ -26,10 +26,10 @@ Applies = Callable[[ScheduleRecord], str | None]
 """Why a schedule does not apply to the program that is looked up, `None` if it does."""
 
 
-_CHECKS = 100
+MOST_CHECKS = 100
 """Checks of a schedule that a lookup reads, those that failed first."""
 
-_CONTEXT = (
+_PLACE = (
     select(*COLUMNS["target"], *COLUMNS["toolchain"])
     .select_from(target.join(toolchain, literal_column("1 = 1")))
     .where(target.c.id == bindparam("target"), toolchain.c.id == bindparam("toolchain"))
@@ -38,7 +38,7 @@ _OF_SCHEDULE = (
     select(*COLUMNS["verification"])
     .where(*(verification.c[name] == bindparam(name) for name in CHECKED))
     .order_by(verification.c.passed, verification.c.id)
-    .limit(literal_column(str(_CHECKS)))
+    .limit(literal_column(str(MOST_CHECKS)))
 )
 
 
@@ -48,7 +48,8 @@ class Wanted:
 
     `tools` are those of today, `None` for any. `failed` are the checks that failed in any layer.
     `schedule` asks for that schedule only,
-    whether or not it was a finalist. `refused` are schedules that do not apply, and why.
+    whether or not it was a finalist. `refused` are schedules that do not apply, and why. `unpinned`
+    are the layers that have no pin of a workload, as far as they were read.
     """
 
     workload: str
@@ -59,6 +60,7 @@ class Wanted:
     schedule: str | None = None
     damage: Damage = field(default_factory=Damage)
     refused: dict[str, str] = field(default_factory=dict)
+    unpinned: set[tuple[Connection, str]] = field(default_factory=set)
 
     @property
     def generation(self) -> str | None:
@@ -89,40 +91,61 @@ def _pair(row: Sequence[Any]) -> Entry:
         raise damaged(Measurement.kind, measured.id, error.first_line) from error
 
 
-def confirmed(connection: Connection, entry: Entry, wanted: Wanted) -> bool:
-    """Whether the derived columns of a measurement agree with the records they come from."""
-    check = partial(_confirmed, connection, entry[0], wanted)
+@dataclass(frozen=True)
+class Context:
+    """The rows that confirm a measurement: of its target and toolchain, and of checks.
+
+    `None` for the first where one of the two is missing.
+    """
+
+    place: tuple[Any, ...] | None
+    checks: Sequence[tuple[Any, ...]]
+
+
+def confirmed(
+    connection: Connection, entry: Entry, wanted: Wanted, context: Context | None = None
+) -> bool:
+    """Whether the derived columns of a measurement agree with the records they come from.
+
+    These are read, unless they are given.
+    """
+    context = _context(connection, entry[0]) if context is None else context
+    check = partial(_confirmed, connection, entry[0], context, wanted)
     return wanted.damage.or_none(connection, check) is not None
 
 
-def _confirmed(connection: Connection, measured: Measurement, wanted: Wanted) -> Measurement:
+def _context(connection: Connection, measured: Measurement) -> Context:
+    values = {name: getattr(measured, name) for name in CHECKED}
+    place = connection.execute(_PLACE, values).first()
+    checks = connection.execute(_OF_SCHEDULE, values).all()
+    return Context(None if place is None else tuple(place), [tuple(row) for row in checks])
+
+
+def _confirmed(
+    connection: Connection, measured: Measurement, context: Context, wanted: Wanted
+) -> Measurement:
     """Raises `DatabaseError` unless target, toolchain and checks confirm a measurement."""
 
     def refuse(reason: str) -> DatabaseError:
         return damaged(Measurement.kind, measured.id, reason)
 
-    row = connection.execute(
-        _CONTEXT, {"target": measured.target, "toolchain": measured.toolchain}
-    ).first()
-    if row is None:
+    if context.place is None:
         raise refuse("its target or toolchain is missing")
-    values, cut = tuple(row), len(NAMES["target"])
+    cut = len(NAMES["target"])
     try:
-        where = known(TargetRecord, values[:cut])
-        tools = known(Toolchain, values[cut:])
+        where = known(TargetRecord, context.place[:cut])
+        tools = known(Toolchain, context.place[cut:])
     except DatabaseError as error:
         raise refuse(error.first_line) from error
     if measured.workload != wanted.workload or where.comparable != wanted.comparable:
         raise refuse("it is of another workload or target than its row is found by")
     if wanted.generation not in (None, tools.generation):
         raise refuse(f"its toolchain is {tools.generation}, expected {wanted.generation}")
-    checks = _checks(connection, measured, wanted.damage)
+    read = (
+        wanted.damage.or_none(connection, partial(known, Verification, row))
+        for row in context.checks
+    )
+    checks = [check for check in read if check is not None]
     if not checks or not all(c.passed for c in checks):
         raise refuse("it is marked as verified, and no intact check says so")
     return measured
-
-
-def _checks(connection: Connection, measured: Measurement, damage: Damage) -> list[Verification]:
-    rows = connection.execute(_OF_SCHEDULE, {name: getattr(measured, name) for name in CHECKED})
-    read = (damage.or_none(connection, partial(known, Verification, tuple(row))) for row in rows)
-    return [check for check in read if check is not None]

@@ -126,6 +126,7 @@ class Opened:
             sensible(self.location),
         ):
             yield connection.execution_options(**_READING[connection.dialect.name])
+            connection.commit()  # at a ROLLBACK psycopg forgets its prepared statements
 
     @contextmanager
     def writing(

@@ -12,7 +12,8 @@ imported ones, `verified` and `comparable` against the records that they are der
 record is left out, whatever its time, and so is a schedule that does not apply to the program.
 Other records are not read.
 
-A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
+Most lookups are one statement (`_first`): a server is asked once, and what it returns says whether
+there is more to ask. A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
 superseded, and seeks for the finals of its session and their measurements; as much again for each
 session that has faster measurements from before its finals. Where the choice of finals is slower
 than another finalist, the measurements up to its time are read too. What is superseded in another
@@ -24,7 +25,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +36,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Row,
     Select,
     and_,
     bindparam,
@@ -48,13 +50,25 @@ from sqlalchemy import (
 from ..base.errors import DatabaseError
 from ..base.text import short_id
 from .codec import LONGEST, SHORTEST, instant
-from .confirm import ID, SECONDS, Applies, Check, Entry, Wanted, confirmed, intact
+from .confirm import (
+    ID,
+    MOST_CHECKS,
+    SECONDS,
+    Applies,
+    Check,
+    Context,
+    Entry,
+    Wanted,
+    confirmed,
+    intact,
+)
 from .failures import CallersError
 from .finals_rule import FINALS, finals_key
 from .gains import Gains, gains_of, untuned_of
 from .interleaved_comparison import compare_schedules
 from .read import (
     COLUMNS,
+    NAMES,
     Damage,
     Layers,
     get,
@@ -174,6 +188,79 @@ def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False)
 
 
 _OF_SESSION = ("session", "target", "toolchain")
+_MEASURED, _SCHEDULED = len(NAMES["measurement"]), len(NAMES["schedule"])
+_PLACED = len(NAMES["target"]) + len(NAMES["toolchain"])
+
+
+@functools.cache
+def _first(given: frozenset[str]) -> Select[Any]:
+    """The fastest usable measurement, a row for each check of it, with all that most lookups need.
+
+    That is its schedule, its target and toolchain, and the check. In the end: how many measurements
+    have its moment, whether its session has later finals, and how many pins there are.
+    """
+    found = (
+        select(*COLUMNS["measurement"])
+        .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
+        .where(*_conditions(given))
+        .order_by(measurement.c.seconds, measurement.c.id)
+        .limit(literal_column("1"))
+        .subquery("found")
+    )
+    checked = and_(*(verification.c[name] == found.c[name] for name in CHECKED))
+    together = select(func.count(measurement.c.id)).where(measurement.c.created == found.c.created)
+    of_session = (
+        select(measurement.c.created)
+        .where(
+            *(measurement.c[name] == found.c[name] for name in _OF_SESSION),
+            measurement.c.outcome == Outcome.OK,
+        )
+        .offset(literal_column("0"))  # PostgreSQL would seek all later moments instead
+        .subquery()
+    )
+    later = (
+        select(of_session.c.created)
+        .where(of_session.c.created > found.c.created)
+        .group_by(of_session.c.created)
+        .having(func.count() > literal_column("1"))
+        .exists()
+    )
+    of_target = target.alias()
+    pins = (
+        select(func.count(pin.c.id))
+        .join(of_target, pin.c.target == of_target.c.id)
+        .where(
+            pin.c.workload == bindparam("workload"),
+            of_target.c.comparable == bindparam("comparable"),
+        )
+    )
+    return (
+        select(
+            *found.c,
+            *COLUMNS["schedule"],
+            *COLUMNS["target"],
+            *COLUMNS["toolchain"],
+            *COLUMNS["verification"],
+            together.scalar_subquery(),
+            later,
+            pins.scalar_subquery(),
+        )
+        .select_from(found)
+        .join(schedule, schedule.c.id == found.c.schedule)
+        .outerjoin(target, target.c.id == found.c.target)
+        .outerjoin(toolchain, toolchain.c.id == found.c.toolchain)
+        .outerjoin(verification, checked)
+        .order_by(verification.c.passed, verification.c.id)
+        .limit(literal_column(str(MOST_CHECKS)))
+    )
+
+
+class _Found(NamedTuple):
+    """A usable measurement: whether another may share its moment, or outdate it as later finals."""
+
+    entry: Entry
+    shared: bool = True
+    outdated: bool = True
 
 
 _MOMENTS = (
@@ -278,13 +365,13 @@ class _Lookup:
         """What competes of one layer, the fastest first."""
         waiting: list[tuple[float, str, Choice]] = []
         seen: set[str] = set()
-        for entry in self._usable(connection):
+        for entry, shared, _ in self._usable(connection):
             now = _time(entry[0])
             while waiting and waiting[0][0] <= now:
                 yield heapq.heappop(waiting)[-1]
             if entry[0].id in seen:
                 continue
-            group = self._not_superseded(connection, entry[0])
+            group = self._not_superseded(connection, entry[0]) if shared else []
             seen |= {entry[0].id, *(measured.id for measured, _ in group)}
             chosen = _choice(connection, group, entry, self._wanted)
             choice = Choice(chosen, group or [entry], connection)
@@ -320,21 +407,24 @@ class _Lookup:
             if other is not connection
         )
 
-    def _usable(self, connection: Connection) -> Iterator[Entry]:
+    def _usable(self, connection: Connection) -> Iterator[_Found]:
         """The usable measurements of one layer that finals do not outdate, the fastest first."""
         last: Measurement | None = None
         while True:
-            for entry in _walk(connection, self._wanted, self._finals, last):
-                if self._is_outdated(entry[0]):
+            for found in _walk(connection, self._wanted, self._finals, last):
+                measured = found.entry[0]
+                if not found.outdated and len(self._layers) == 1:
+                    self._without.setdefault(_of_session(measured), measured.created)
+                if self._is_outdated(measured):
                     break  # all that these finals outdate is passed over
-                last = entry[0]
+                last = measured
                 if not self._superseded_elsewhere(connection, last):
-                    yield entry
+                    yield found
             else:
                 return
 
     def _is_outdated(self, measured: Measurement) -> bool:
-        key = (measured.session, measured.target, measured.toolchain)
+        key = _of_session(measured)
         if key in self._finals:
             return measured.created < self._finals[key]
         if measured.created >= self._without.get(key, _NEVER):
@@ -386,6 +476,10 @@ class _Lookup:
         ]
 
 
+def _of_session(measured: Measurement) -> OfSession:
+    return measured.session, measured.target, measured.toolchain
+
+
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -431,12 +525,12 @@ def superseded_in(
 
 def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
     """The fastest usable measurement of one database, outdated or not."""
-    return next(_walk(connection, wanted, {}), None)
+    return next((found.entry for found in _walk(connection, wanted, {})), None)
 
 
 def _walk(
     connection: Connection, wanted: Wanted, finals: Finals, last: Measurement | None = None
-) -> Iterator[Entry]:
+) -> Iterator[_Found]:
     """The usable measurements, the fastest first, that are neither damaged nor refused.
 
     Those that `finals` outdate are left out, and those up to the `last` one.
@@ -461,17 +555,45 @@ def _walk(
     more, most = last is not None, 1
     if last is not None:
         values |= {"after": last.seconds, "last": last.id}
+    if last is None and not finals:
+        rows = connection.execute(_first(frozenset(given)), values).all()
+        if not rows:
+            return
+        yield from _found_first(connection, rows, wanted)
+        more, most = True, _MORE
+        values |= {"after": rows[0][SECONDS], "last": rows[0][ID]}
     while True:
         statement = _usable(frozenset(given), most, sessions, more)
         rows = connection.execute(statement, values).all()
         for row in rows:
             entry = intact(connection, row, wanted)
             if entry is not None and confirmed(connection, entry, wanted):
-                yield entry
+                yield _Found(entry)
         if len(rows) < most:
             return
         more, most = True, min(_MORE * most, _LARGEST_PAGE)
         values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
+
+
+def _found_first(
+    connection: Connection, rows: Sequence[Row[Any]], wanted: Wanted
+) -> Iterator[_Found]:
+    """The measurement of the rows of `_first`, unless it is damaged or refused."""
+    *values, together, later, pins = tuple(rows[0])
+    if pins == 0:
+        wanted.unpinned.add((connection, wanted.workload))
+    place = _MEASURED + _SCHEDULED
+    entry = intact(connection, values[:place], wanted)
+    if entry is None:
+        return
+    checks = [tuple(row[place + _PLACED : -3]) for row in rows]
+    known_place = tuple(values[place : place + _PLACED])
+    complete = known_place[0] is not None and known_place[len(NAMES["target"])] is not None
+    context = Context(
+        known_place if complete else None, [check for check in checks if check[0] is not None]
+    )
+    if confirmed(connection, entry, wanted, context):
+        yield _Found(entry, together != 1, later)
 
 
 def _finalists_of(
@@ -560,12 +682,15 @@ def best(
     # Of one database alone, `verified` says it already.
     if len(layers) > 1:
         wanted.failed = failed_checks(layers, wanted.workload)
+    first: Best | None = _best(layers, wanted)  # it says where nothing is pinned
     for connection in layers if pins else ():
+        if (connection, wanted.workload) in wanted.unpinned:
+            continue
         users_pin = pinned(connection, wanted.workload, wanted.comparable)
         if users_pin is not None:
             return _of_pin(layers, location(connection), users_pin, wanted)
     while len(wanted.refused) < MOST_REFUSED:
-        choice = _best(layers, wanted)
+        choice = _best(layers, wanted) if wanted.refused else first
         reason = None if choice is None or applies is None else _asked(applies, choice.schedule)
         if choice is None or reason is None:
             return choice

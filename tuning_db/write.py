@@ -17,9 +17,10 @@ from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import (
+    ARRAY,
+    JSON,
     BindParameter,
     Connection,
-    Dialect,
     Table,
     Text,
     and_,
@@ -34,7 +35,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy import cast as cast_to
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -115,7 +116,7 @@ def _insert_rows(
     connection: Connection, kind: str, records: Sequence[AnyRecord], repin: bool
 ) -> int:
     """Insert by a statement for a row, with the driver's values: SQLAlchemy converts each alone."""
-    rows = _rows(type(connection.dialect), kind, repin)
+    rows = _rows(kind, repin)
     values = [rows.of(record) for record in records]
     done = connection.exec_driver_sql(rows.text, values, execution_options=_COUNTED)
     return done.rowcount
@@ -149,7 +150,7 @@ def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> 
     """Raise `DatabaseError` unless records were stored: a trigger may have dropped them."""
     id = TABLES[kind].c.id
     if connection.dialect.name == "postgresql":  # by one parameter: psycopg parses long statements
-        given = func.any(bindparam("ids", list(ids), type_=postgresql.ARRAY(Text())))
+        given = func.any(bindparam("ids", list(ids), type_=ARRAY(Text())))
         among: ColumnElement[bool] = id == given
     else:
         among = id.in_(ids)
@@ -201,8 +202,8 @@ class _Rows:
 
 
 @cache
-def _rows(dialect: type[Dialect], kind: str, repin: bool) -> _Rows:
-    bound = dialect(paramstyle="qmark")
+def _rows(kind: str, repin: bool) -> _Rows:
+    bound = sqlite.dialect(paramstyle="qmark")
     table = TABLES[kind]
     values = {c.name: _bind(table, c.name) for c in table.columns}
     statement = sqlite.insert(table).values(_derived(kind, values))
@@ -222,8 +223,10 @@ def _rows(dialect: type[Dialect], kind: str, repin: bool) -> _Rows:
 @cache
 def _from_json(kind: str, repin: bool) -> tuple[Any, list[str]]:
     """An insertion of a JSON array, and the columns that are no fields of a record."""
+    from sqlalchemy.dialects import postgresql  # those with a file do without
+
     table = TABLES[kind]
-    array = cast_to(bindparam(_ROWS, type_=Text()), postgresql.JSON())
+    array = cast_to(bindparam(_ROWS, type_=Text()), JSON())
     columns = (column(c.name, c.type) for c in table.columns)
     new = func.json_to_recordset(array).table_valued(*columns, name="new")
     new = new.render_derived(with_types=True)
