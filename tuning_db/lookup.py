@@ -13,11 +13,12 @@ record is left out, whatever its time, and so is a schedule that does not apply 
 Other records are not read.
 
 Most lookups are one statement (`_first`): a server is asked once, and what it returns says whether
-there is more to ask. A lookup is a seek in the index `ix_measurement_best`, a step for each faster measurement that was
-superseded, and seeks for the finals of its session and their measurements; as much again for each
-session that has faster measurements from before its finals. Where the choice of finals is slower
-than another finalist, the measurements up to its time are read too. What is superseded in another
-layer is left out as well: the result is that of one database with the records of all.
+there is more to ask. A lookup is a seek in the index `ix_measurement_best`, a step for each faster
+measurement that was superseded, and seeks for the finals of its session and their measurements; as
+much again for each session that has faster measurements from before its finals. Where the choice of
+finals is slower than another finalist, the measurements up to its time are read too. What is
+superseded in another layer is left out as well: the result is that of one database with the records
+of all.
 """
 
 from __future__ import annotations
