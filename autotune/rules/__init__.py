@@ -94,6 +94,8 @@ def _plans_by_target(
     if never_runs(original.func):
         yield _single(SketchPlan("nothing", (RuleChoice("nothing"),), original))
         return
+    if needs_nests(original.func):
+        yield _single(SketchPlan("written", (RuleChoice("written"),), original))
     plain, kept = prepared(original)
     rules = original.rules.rules
 
@@ -107,8 +109,6 @@ def _plans_by_target(
         yield PlanFamily(_by_alternative(other, combinations.plans(variants_of)), MAX_OTHER)
     combinations = _Combinations(partition(plain, kept), drafts, only)
     yield PlanFamily(combinations.plans(variants_of), MAX_SKETCHES)
-    if needs_nests(original.func):
-        yield _single(SketchPlan("written", (RuleChoice("written"),), original))
 
 
 def _by_alternative(other: Alternative, plans: Iterable[SketchPlan]) -> Iterator[SketchPlan]:

@@ -119,7 +119,7 @@ def _least(features: Features, model: CostModel) -> tuple[int, float]:
 
 NEAR = 1.25
 """Predictions hardly come nearer to the roofline, in which nothing waits and no lane is idle."""
-ALIKE = 0.03
+ALIKE = 0.15
 """Sketches with a part of one that is so many octaves slower than the best do not win."""
 SAVES = 30e-6
 """Seconds of a call that each further sketch has to be able to save."""

@@ -345,7 +345,7 @@ def test_the_untuned_build_of_a_program_written_well_is_that_program(
     formula = ops.softmax_func(64, 64)
     func = parse(str(model_trace(formula, target).apply(formula).func))
     among = sketches(func, target)
-    assert among[-1].name == "written"
+    assert among[0].name == "written"
     build = model_trace(func, target)
     assert not build.steps
     search = Search(func, target, config=SearchConfig(pool=64), prepared=among, as_written=True)
