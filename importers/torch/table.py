@@ -64,7 +64,7 @@ class Complex:
     imag: Value
 
 
-COMPLEX: dict[str, Callable[..., Complex | Value]] = {}
+COMPLEX: dict[str, Translate] = {}
 """Translations of overloads that read or return complex tensors."""
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 

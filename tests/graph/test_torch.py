@@ -191,6 +191,10 @@ def test_an_embedding_and_indices() -> None:
     check(lambda x, i: x.index_put((i,), torch.ones(6)), torch.randn(3, 6), torch.tensor([2, 0]))
 
 
+def test_one_place_of_the_flat_elements() -> None:
+    check(Module(torch.take), torch.randn(3, 4), torch.tensor(-2), compiled=False)
+
+
 @pytest.mark.parametrize(("times", "error"), [(1, True), (2, False), (3, True)])
 @pytest.mark.parametrize("scatter", [False, True])
 def test_a_mask_that_takes_more_or_fewer_values(scatter: bool, times: int, error: bool) -> None:

@@ -41,7 +41,8 @@ def arithmetic(x: Any) -> Any:
     z = torch.fft.ifft(y * (1 + 2j) - x, norm="ortho")
     w = torch.cat([z, y.conj()], 0).sum(0) / 3
     chosen = torch.where(x > 0, torch.exp(z), y)
-    return w.real, chosen.imag, torch.fft.hfft(z), torch.polar(x.abs(), x).imag
+    outer = torch.complex(x, x[:1]) * torch.polar(x.abs(), x)
+    return w.real, chosen.imag, torch.fft.hfft(z), outer.imag
 
 
 @pytest.mark.parametrize(

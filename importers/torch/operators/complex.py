@@ -143,8 +143,8 @@ def view_as_complex(b: Builder, _out: TensorType, x: Value) -> Complex:
 
 
 @aten_complex("complex")
-def of_parts(_b: Builder, _out: TensorType, real: Value, imag: Value) -> Complex:
-    return Complex(real, imag)
+def of_parts(b: Builder, out: TensorType, real: Value, imag: Value) -> Complex:
+    return Complex(*(b.add("broadcast_to", part, shape=out.shape) for part in (real, imag)))
 
 
 @aten_complex("polar")

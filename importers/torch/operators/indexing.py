@@ -29,6 +29,12 @@ def index_select(b: Builder, out: TensorType, x: Value, dim: int, index: Value) 
     return reshaped(b, taken(b, own, index, in_rank(dim, own.type.rank)), out.shape)
 
 
+@aten("take")
+def take(b: Builder, _out: TensorType, x: Value, index: Value) -> Value:
+    """At places of the flat elements."""
+    return taken(b, reshaped(b, x, (x.type.size,)), index, 0)
+
+
 @aten("gather")
 def gather(
     b: Builder, out: TensorType, x: Value, dim: int, index: Value, *, sparse_grad: bool = False
