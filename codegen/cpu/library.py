@@ -27,7 +27,8 @@ from ...target import CpuTarget
 from ..compiled import Compiled
 from .archive import archive, indexed, members
 from .generator import runs_parallel
-from .linking import link
+from .linking import link, version
+from .linking import linker as find_linker
 from .object_file import read_object, renamed, with_constant
 
 _log = logging.getLogger(__name__)
@@ -46,8 +47,10 @@ def library_files(
     Raises `BuildError` where there is no linker, and for the name of a function of the system.
     """
     kernels = [compiled for compiled, _ in programs]
-    code = link(_described(kernels, linked=True), kernels[0].target, linker)
-    return _artifact(programs, File(path, code, 0o777), None, toolchain)
+    target = CpuTarget.of(kernels[0].target)
+    code = link(_described(kernels, linked=True), target, linker)
+    versions = {**toolchain, "linker": version(find_linker(target, linker)[0])}
+    return _artifact(programs, File(path, code, 0o777), None, versions)
 
 
 def object_files(

@@ -8,9 +8,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path, PurePath
 
 from ...base.errors import BuildError
+from ...base.text import printable
 from ...target import CpuTarget, Target
 from . import thread_teams
 from .archive import members
@@ -28,6 +31,7 @@ _OF_ARCHITECTURE = re.compile(r"(?P<arch>[a-z0-9_]+)-linux-gnu-(?P<tool>gcc|ld)(
 _PACKAGES = {"cc": "gcc", "ld": "binutils", "ld.gold": "binutils", "ld.lld": "lld", "lld": "lld"}
 """The packages of programs, as Debian and Ubuntu call them, where they have another name."""
 _SECONDS = 120
+_SHOWN = 200
 Find = Callable[[str], str | None]
 
 
@@ -97,6 +101,17 @@ def linker(target: CpuTarget, chosen: str | None = None, *, find: Find = shutil.
         "with linker= (--linker), or write an object file, which takes no linker",
         packages=packages,
     )
+
+
+@cache
+def version(program: str) -> str:
+    """What a linker, or the compiler that calls it, says of its version; else its name."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        words = [program, "--version"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if done.returncode == 0 and (said := printable(done.stdout.partition("\n")[0].strip())):
+            return said[:_SHOWN]
+    return PurePath(program).name
 
 
 def _names(target: CpuTarget) -> Sequence[str]:

@@ -24,6 +24,7 @@ from tilewright.codegen.detect import resolve
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.codegen.generator import generator_for
 from tilewright.runtime import openmp
+from tilewright.runtime.artifact import read_manifest
 from tilewright.runtime.header import CAPABILITIES
 from tilewright.target import FEATURES, CpuTarget
 
@@ -320,6 +321,8 @@ def test_a_program_in_c_loads_a_shared_library(tmp_path: Path, chosen: str | Non
         pytest.skip("no ld.lld: `make cross-tools` installs it")
     made = tw.build_library(doubles(), tmp_path / "arm.so", ARM_TARGET, linker=chosen, **DEFAULT)
     assert tw.verify(made.files[0], run=False).passed
+    linked_by = read_manifest(made.files[0]).toolchain["linker"]
+    assert ("LLD" in linked_by) is (chosen == "lld")
     (tmp_path / "main.c").write_text(DYNAMIC)
     (tmp_path / "doubles.h").write_bytes((tmp_path / "arm.h").read_bytes())
     command = [ARM.compiler[0], "-Wall", "-Werror", "main.c", "./arm.so", "-o", "main"]
