@@ -35,7 +35,13 @@ from sqlalchemy import (
     event,
     make_url,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    InvalidatePoolError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from ..base.errors import DatabaseError
 from ..base.text import excerpt, masked_url
@@ -79,6 +85,9 @@ _READING: dict[str, dict[str, Any]] = {
 _HEADER = 100
 _FILE = "file"
 _TIMEOUT = "timeout"
+_USED = "used"
+_IDLE = 1.0
+"""Seconds without use after which a connection may have been lost."""
 LOG = "-wal"
 """What the name of the log is, behind that of its database."""
 _SIDE_FILES = (LOG, "-shm", "-journal")
@@ -492,9 +501,7 @@ def _open_postgres(url: URL, read_only: bool) -> Opened:
     try:
         options = {LOCATION: location}
         given = {name: v for name, v in _LIBPQ.items() if name not in url.query}
-        engine = create_engine(
-            url, pool_pre_ping=True, execution_options=options, connect_args=given
-        )
+        engine = create_engine(url, execution_options=options, connect_args=given)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise DatabaseError(
             "database {0} needs a driver that is not installed: {1}",
@@ -502,4 +509,25 @@ def _open_postgres(url: URL, read_only: bool) -> Opened:
             error,
             hint="pip install 'tilewright[postgres]'",
         ) from error
+    _ask_idle_connections(engine)
     return Opened(engine, location, read_only, os.getpid(), BUSY_TIMEOUT)
+
+
+def _ask_idle_connections(engine: Engine) -> None:
+    """Replace connections that were lost while nobody used them: each is asked before its next use.
+
+    One that was used a moment ago is not: a lookup would take another turn of the network.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def leave(connection: Any, record: Any) -> None:  # noqa: ARG001 - SQLAlchemy passes it
+        record.info[_USED] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ask(connection: Any, record: Any, proxy: Any) -> None:  # noqa: ARG001 - as above
+        if time.monotonic() - record.info.get(_USED, time.monotonic()) < _IDLE:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise InvalidatePoolError from error

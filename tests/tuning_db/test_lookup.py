@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 
 from tilewright.base.errors import DatabaseError
 from tilewright.base.text import short_id
@@ -541,3 +541,32 @@ def test_finals_of_many_sessions_at_the_same_moments_are_read_once(
             db.put(schedule(tile), verification(tile), dataclasses.replace(timed, created=moment))
     assert seconds(db.best(MATMUL.id, CPU, LLVM)) == 3.0
     assert len(reads) == len(set(reads)) > 0
+
+
+def test_most_lookups_are_one_statement_that_stays_prepared(db: TuningDatabase) -> None:
+    """A lookup on a server waits for it once; psycopg prepares what it has run a few times."""
+    db.put(*verified(8, 1.0), *verified(9, 2.0))
+    engine = db._layers[0].engine
+    statements: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        if statement != "BEGIN":
+            statements.append(statement)
+
+    for _ in range(8):
+        assert seconds(db.best(MATMUL.id, CPU, LLVM)) == 1.0
+    assert len(statements) == 8
+    if engine.dialect.name == "postgresql":
+        with db._layers[0].reading() as connection:
+            prepared = connection.exec_driver_sql("SELECT statement FROM pg_prepared_statements")
+            assert any(" found " in statement for statement in prepared.scalars())
+
+
+def test_a_pin_of_what_has_no_usable_measurement(db: TuningDatabase) -> None:
+    """The statement that says where nothing is pinned returns no row then."""
+    db.put(schedule(8), verification(8))
+    db.pin(MATMUL.id, CPU, schedule(8).id)
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert (best.pinned, best.measurement, best.schedule.id) == (True, None, schedule(8).id)
