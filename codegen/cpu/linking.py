@@ -25,12 +25,14 @@ _COMPILERS = ("cc", "gcc", "clang")
 _LINKERS = ("ld", "ld.lld", "ld.gold", "mold")
 _OF_ALL_MACHINES = ("ld.lld", "mold")
 """Linkers that link for whatever machine the object files are for."""
-_IS_LINKER = re.compile(r"(?:.*-)?ld|(?:ld\.)?(?:lld|gold|bfd|mold)(?:-\d+)?")
+_LINKER_NAME = re.compile(r"(?:.*-)?ld|(?:ld\.)?(?:lld|gold|bfd|mold)(?:-\d+)?")
 """Names of linkers; other programs are compilers, which call one."""
 _OF_ARCHITECTURE = re.compile(r"(?P<arch>[a-z0-9_]+)-linux-gnu-(?P<tool>gcc|ld)(?:-\d+)?")
 _PACKAGES = {"cc": "gcc", "ld": "binutils", "ld.gold": "binutils", "ld.lld": "lld", "lld": "lld"}
 """The packages of programs, as Debian and Ubuntu call them, where they have another name."""
 _SECONDS = 120
+_STAYS = ["-z", "nodelete"]
+"""What keeps a library in its process, whose threads run its code."""
 _SHOWN = 200
 Find = Callable[[str], str | None]
 
@@ -49,7 +51,11 @@ def link(
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             library, sources = Path(folder, "kernel.so"), list[str]()
-            for number, code in enumerate(_with_threads(object_code, cpu)):
+            objects = list(members(object_code))
+            if any(not read_object(code).undefined.isdisjoint(OPENMP) for code in objects):
+                objects.append(thread_teams.library_code(cpu))
+                command += _STAYS if _is_linker(command[0]) else [f"-Wl,{','.join(_STAYS)}"]
+            for number, code in enumerate(objects):
                 source = Path(folder, f"{number}.o")
                 source.write_bytes(code)
                 sources.append(str(source))
@@ -64,13 +70,6 @@ def link(
             error.strerror or error,
             hint="the variable TMPDIR names another folder for temporary files",
         ) from error
-
-
-def _with_threads(object_code: bytes, target: CpuTarget) -> list[bytes]:
-    """The object files of an image, and where parallel loops are in them the threads of these."""
-    objects = list(members(object_code))
-    parallel = any(not read_object(code).undefined.isdisjoint(OPENMP) for code in objects)
-    return [*objects, thread_teams.library_code(target)] if parallel else objects
 
 
 def linker(target: CpuTarget, chosen: str | None = None, *, find: Find = shutil.which) -> list[str]:
@@ -138,9 +137,13 @@ def _chosen(text: str, find: Find) -> list[str]:
 
 
 def _command(program: str) -> list[str]:
-    if _IS_LINKER.fullmatch(PurePath(program).name):
+    if _is_linker(program):
         return [program, "-shared", "-z", "noexecstack"]
     return [program, "-shared", "-nostdlib", "-Wl,-z,noexecstack"]
+
+
+def _is_linker(program: str) -> bool:
+    return _LINKER_NAME.fullmatch(PurePath(program).name) is not None
 
 
 def _packages(names: Sequence[str]) -> tuple[str, ...]:

@@ -18,20 +18,25 @@ Each thread has a line of the cache, since two that write to one line slow each 
     | 0 | the counter of its share: an integer, the iterations that are taken of it by any thread |
     | 8 | an integer: the iterations that the thread ran, of any share |
     | 16 | a double: the seconds that these took |
+    | 24 | a double: the time at which the thread began |
 
 The caller runs `.body` alone, as the only thread, while teams lose time. On busy processors a
 thread that began may be away for milliseconds, and the barriers of OpenMP's own runtimes wait even
 for those that did not begin (`thread_teams.py`). Each loop therefore has an account: the seconds
 that it takes alone, and a balance in such calls.
 
-- A team adds the share of the iterations that others ran. It subtracts what the caller waited: all
-  of the call but the time in which it ran iterations itself.
+- A team adds the share of the iterations that others ran. It subtracts what the caller waited for
+  others after it had run iterations itself.
 - While the balance is negative, the caller runs the loop alone, and each such call adds `_REPAID`.
-- Teams begin with a balance of `_GRANT`: the first one has to wake threads that sleep, or to create
-  them. A balance that becomes negative owes the grant as well.
+- Teams begin with a balance of `_GRANT`. One that becomes negative owes the grant as well.
 
 Where teams lose on average, they therefore cost a share of about `_REPAID` of the time. Where they
 gain, the balance stays positive, and a single late thread changes nothing.
+
+To wake threads takes the caller longer than many a loop, and pays only if loops follow while they
+are awake. A second balance of the same kind subtracts the time that it takes to begin. While it is
+negative, the loop is offered to threads that are awake (`AWAKE`), which costs nothing, and each
+team in which nobody helped adds `_REPAID`.
 """
 
 from __future__ import annotations
@@ -53,13 +58,17 @@ from .llvm_text import Builder, calling, constant, value_type
 
 _CHUNKS = 8
 """In how many portions a thread takes its share."""
-_LINE, _RAN, _SECONDS = 64, 8, 16
-"""Bytes of the line of a thread, and where two of its numbers are."""
+_LINE, _RAN, _SECONDS, _BEGAN = 64, 8, 16, 24
+"""Bytes of the line of a thread, and where its numbers are."""
+AWAKE = 1 << 8
+"""The flag of a loop for which no thread is woken or made. OpenMP's runtimes ignore it."""
 _GRANT, _CREDIT, _DEBT = 8.0, 64.0, -32.0
 """The balance with which teams begin; the largest; the smallest."""
 _REPAID = 1 / 16
 """What a call alone adds to the balance."""
-_STATE = "{ double, double }"
+_STATE = "{ double, double, double }"
+_ALONE, _WAKING = 8, 16
+"""Where an account has the seconds alone, and the balance of waking; the other is first."""
 
 
 def parallel(b: Builder, s: For) -> None:
@@ -88,7 +97,9 @@ def parallel(b: Builder, s: For) -> None:
     account = f"@{name}.account"
     first = _double(_GRANT)
     b.module.declare(
-        account, f"{account} = internal global {_STATE} {{ double {first}, double 0.0 }}, align 16"
+        account,
+        f"{account} = internal global {_STATE} "
+        f"{{ double {first}, double 0.0, double {first} }}, align 32",
     )
     b.branch(b.op(f"fcmp oge double {b.op(_load(account))}, 0.0"), team, alone)
 
@@ -97,24 +108,26 @@ def parallel(b: Builder, s: For) -> None:
     context = b.alloca(_struct(fields), 1, 8)
     for number, operand in enumerate([counters, *captured, *workspace]):
         b.do(f"store {fields[number]} {operand}, ptr {_field(b, fields, context, number)}")
+    waking = b.op(_load(b.op(f"getelementptr i8, ptr {account}, i64 {_WAKING}")))
+    flags = b.op(f"select i1 {b.op(f'fcmp oge double {waking}, 0.0')}, i32 0, i32 {AWAKE}")
     began = b.op(calling(b, "omp_get_wtime", "double"))
-    b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 0)")
+    b.do(f"call void @GOMP_parallel(ptr @{name}.region, ptr {context}, i32 {threads}, i32 {flags})")
     ended = b.op(calling(b, "omp_get_wtime", "double"))
     ran = b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {_RAN}')}")
-    worked = b.op(f"load double, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {_SECONDS}')}")
+    worked, own = (
+        b.op(f"load double, ptr {b.op(f'getelementptr i8, ptr {counters}, i64 {place}')}")
+        for place in (_SECONDS, _BEGAN)
+    )
     share = b.op(f"fdiv double {b.op(f'uitofp i64 {ran} to double')}, {_double(s.extent)}")
-    waited = b.op(f"fsub double {b.op(f'fsub double {ended}, {began}')}, {worked}")
-    amounts = f"double {worked}, double {share}, double {waited}"
+    until = b.op(f"fsub double {own}, {began}")
+    waited = b.op(f"fsub double {b.op(f'fsub double {ended}, {own}')}, {worked}")
+    amounts = f"double {worked}, double {share}, double {until}, double {waited}"
     b.do(f"call void @{_settle(b)}(ptr {account}, {amounts})")
     b.jump(going_on)
 
     b.start(alone)
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
-    balance = b.op(_load(account))
-    repaid = b.op(f"fadd double {balance}, {_double(_REPAID)}")
-    indebted = b.op(f"fcmp olt double {repaid}, 0.0")
-    granted = b.op(f"call double @llvm.maxnum.f64(double {repaid}, double {first})")
-    b.do(_store(b.op(f"select i1 {indebted}, double {repaid}, double {granted}"), account))
+    b.do(f"call void @{_settle(b)}.enter(ptr {account}, double {_double(_REPAID)})")
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
@@ -243,8 +256,9 @@ def _region(b: Builder, name: str, types: Sequence[str], slots: Sequence[int]) -
     began = r.op(calling(r, "omp_get_wtime", "double"))
     _call(r, name, counters, (number, count), _typed(types, captured), slots, workspace)
     seconds = r.op(f"fsub double {r.op(calling(r, 'omp_get_wtime', 'double'))}, {began}")
-    own = r.op(f"add i64 {r.op(f'mul i64 {number}, {_LINE}')}, {_SECONDS}")
-    r.do(f"store double {seconds}, ptr {r.op(f'getelementptr i8, ptr {counters}, i64 {own}')}")
+    line = r.op(f"getelementptr i8, ptr {counters}, i64 {r.op(f'mul i64 {number}, {_LINE}')}")
+    for value, place in ((seconds, _SECONDS), (began, _BEGAN)):
+        r.do(f"store double {value}, ptr {r.op(f'getelementptr i8, ptr {line}, i64 {place}')}")
     r.block.end = "ret void"
     return f"define internal void @{name}.region(ptr %context) #0 {{\n{r.text()}\n}}"
 
@@ -268,15 +282,15 @@ def _call(
 def _settle(b: Builder) -> str:
     """The function that enters a team into the account of a loop.
 
-    The caller worked for some seconds, ran a share of the iterations, and waited for some seconds.
-    The time alone that follows from these may be too long, if something else ran meanwhile: it
-    becomes at most twice as long as it was. A caller that ran nothing knows nothing of it. As long
-    as it is not known, each team costs as much as a call.
+    The caller began after some seconds, worked for some, ran a share of the iterations, and waited
+    for some. The time alone that follows from these may be too long, if something else ran
+    meanwhile: it becomes at most twice as long as it was. A caller that ran nothing knows nothing
+    of it. As long as it is not known, each team costs as much as a call.
     """
     function = f"{b.module.name}.settle"
     text = f"""define internal void @{function}(
-    ptr %account, double %worked, double %share, double %waited) noinline #0 {{
-  %place = getelementptr {_STATE}, ptr %account, i32 0, i32 1
+    ptr %account, double %worked, double %share, double %until, double %waited) noinline #0 {{
+  %place = getelementptr i8, ptr %account, i64 {_ALONE}
   %known = {_load("%place")}
   %first_time = fcmp oeq double %known, 0.0
   %estimate = fdiv double %worked, %share
@@ -292,16 +306,35 @@ def _settle(b: Builder) -> str:
   %calls = fdiv double %waited, %alone
   %gained = fsub double %others, %calls
   %profit = select i1 %unknown, double -1.0, double %gained
-  %balance = {_load("%account")}
+  call void @{function}.enter(ptr %account, double %profit)
+  %waking = getelementptr i8, ptr %account, i64 {_WAKING}
+  %start = fdiv double %until, %alone
+  %helped = fsub double %others, %start
+  %worth = select i1 %unknown, double -1.0, double %helped
+  %balance = {_load("%waking")}
+  %in_debt = fcmp olt double %balance, 0.0
+  %nobody = fcmp oeq double %others, 0.0
+  %repays = and i1 %in_debt, %nobody
+  %amount = select i1 %repays, double {_double(_REPAID)}, double %worth
+  call void @{function}.enter(ptr %waking, double %amount)
+  ret void
+}}
+
+define internal void @{function}.enter(ptr %place, double %profit) noinline #0 {{
+  %balance = {_load("%place")}
   %sum = fadd double %balance, %profit
-  %indebted = fcmp olt double %sum, 0.0
+  %before = fcmp olt double %balance, 0.0
+  %after = fcmp olt double %sum, 0.0
   %owed = fsub double %sum, {_double(_GRANT)}
-  %charged = select i1 %indebted, double %owed, double %sum
+  %granted = call double @llvm.maxnum.f64(double %sum, double {_double(_GRANT)})
+  %becomes = select i1 %before, double %granted, double %sum
+  %stays = select i1 %before, double %sum, double %owed
+  %charged = select i1 %after, double %stays, double %becomes
   %too_high = fcmp ogt double %charged, {_double(_CREDIT)}
   %capped = select i1 %too_high, double {_double(_CREDIT)}, double %charged
   %too_low = fcmp olt double %capped, {_double(_DEBT)}
   %result = select i1 %too_low, double {_double(_DEBT)}, double %capped
-  {_store("%result", "%account")}
+  {_store("%result", "%place")}
   ret void
 }}"""
     b.module.declare(function, text)

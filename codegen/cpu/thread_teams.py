@@ -27,13 +27,14 @@ may have been withdrawn and others made: the exchange then fails, since offers h
 thread that took an offer may read its arguments until it says that it finished.
 
 Code in this process has one such runtime. A shared library carries its own, whose threads run its
-code, but all libraries that a process loads know one list of teams: `tilewright.teams` is a symbol
-that the loader makes unique (`STB_GNU_UNIQUE`), and a library that has it is never unloaded. The
-list is in memory that is zero in a forked process (`MADV_WIPEONFORK`): it makes threads of its own.
+code and which is therefore never unloaded (`-z nodelete`), but all libraries of a process know one
+list of teams, by a symbol that the loader makes unique (`STB_GNU_UNIQUE`). The list is in memory
+that is zero in a forked process (`MADV_WIPEONFORK`): it makes threads of its own.
 """
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 
 from ...target import CpuTarget
@@ -42,6 +43,7 @@ from .detection import host_target
 from .elf import made_unique
 from .generator import OPENMP
 from .jit import Loaded, load_object
+from .llvm_parallel import AWAKE
 from .llvm_text import constant
 
 SPINS = 3e-4
@@ -61,19 +63,21 @@ _LINE, _NUMBER, _PROCESSOR, _TEAM, _THREAD, _SEMAPHORE = 128, 4, 8, 16, 24, 64
 """The bytes of a thread, and where its fields are; the first says whether it is asleep."""
 _LIST = 1 << 16
 """Bytes of the list of teams: a whole number of pages."""
-EACH = 1
+EACH = 1 << 9
 """The flag of a loop that each thread runs a part of: its caller waits for all of them."""
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
-_LIST_SYMBOL = "tilewright.teams"
+_LIST_SYMBOL = "tilewright.teams.1"
+"""With a number that changes where what libraries share does: the list, a team, a thread."""
+_loading = threading.Lock()
 
 
-@cache
 def load() -> dict[str, int]:
     """The addresses of the functions in this process, by the names `OPENMP`."""
-    return dict(zip(OPENMP, _loaded().addresses, strict=True))
+    with _loading:  # threads that load it at a time get the same
+        return dict(zip(OPENMP, _loaded().addresses, strict=True))
 
 
 @cache
@@ -177,8 +181,10 @@ define internal void @run(ptr %region, ptr %context, i32 %number, i32 %count) {{
   %high = shl i64 %wide, 32
   %bits = or i64 %high, %low
   %place = inttoptr i64 %bits to ptr
-  %ignored = call i32 @pthread_setspecific(i32 %key, ptr %place)
+  %around = call ptr @pthread_getspecific(i32 %key)
+  %set = call i32 @pthread_setspecific(i32 %key, ptr %place)
   call void %region(ptr %context)
+  %restored = call i32 @pthread_setspecific(i32 %key, ptr %around)
   ret void
 }}
 
@@ -239,8 +245,11 @@ define internal void @lead(
   %wanted = select i1 %many, i32 {THREADS}, i32 %count
   %helpers = sub i32 %wanted, 1
   %already = load i32, ptr %made.p
+  %awake.bit = and i32 %flags, {AWAKE}
+  %only.awake = icmp ne i32 %awake.bit, 0
   %enough = icmp sge i32 %already, %helpers
-  br i1 %enough, label %offer, label %hire
+  %none.more = or i1 %enough, %only.awake
+  br i1 %none.more, label %offer, label %hire
 hire:
   %hired = phi i32 [ %already, %0 ], [ %number, %counted ]
   %number = add i32 %hired, 1
@@ -265,7 +274,7 @@ offer:
   %made = load i32, ptr %made.p
   %few = icmp slt i32 %made, %helpers
   %able = select i1 %few, i32 %made, i32 %helpers
-  br label %wake
+  br i1 %only.awake, label %work, label %wake
 wake:
   %k = phi i32 [ 1, %offer ], [ %k.next, %awake ]
   %all = icmp sgt i32 %k, %able
@@ -290,7 +299,8 @@ awake:
   br label %wake
 work:
   call void @run(ptr %region, ptr %context, i32 0, i32 %count)
-  %each = icmp eq i32 %flags, {EACH}
+  %each.bit = and i32 %flags, {EACH}
+  %each = icmp ne i32 %each.bit, 0
   br i1 %each, label %gather, label %close
 gather:
   %expected = zext i32 %able to i64

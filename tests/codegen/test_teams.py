@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.cpu.jit import load_object
+from tilewright.codegen.cpu.llvm_parallel import AWAKE
 
 N = 64
 
@@ -19,13 +20,14 @@ N = 64
 class MadeUp:
     """A kernel on an OpenMP runtime in which one thread of two runs all iterations.
 
-    It takes `worked` seconds. It is the caller, or thread 1 (`helped`), for which the caller waits.
-    After both have finished, the team takes another `waited` seconds.
+    It takes `worked` seconds, after `starting` seconds if threads are to be woken. It is the
+    caller, or thread 1 (`helped`), for which the caller waits. After both have finished, the team
+    takes another `waited` seconds.
     """
 
     def __init__(self) -> None:
-        self.teams = 0
-        self.now = self.worked = self.waited = 0.0
+        self.teams = self.waking = 0
+        self.now = self.starting = self.worked = self.waited = 0.0
         self.helped = False
         self._thread = 0
         self._steps: Iterator[float] = iter(())
@@ -34,7 +36,7 @@ class MadeUp:
         self._runtime: dict[str, Any] = {
             "GOMP_parallel": ctypes.CFUNCTYPE(
                 None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint
-            )(lambda function, data, *_: self._parallel(region(function), data)),
+            )(lambda function, data, _, flags: self._parallel(region(function), data, flags)),
             "omp_get_thread_num": number(lambda: self._thread),
             "omp_get_num_threads": number(lambda: 2),
             "omp_get_wtime": ctypes.CFUNCTYPE(ctypes.c_double)(self._time),
@@ -62,8 +64,10 @@ class MadeUp:
             np.testing.assert_array_equal(b, a * 2)
         return self.teams - before
 
-    def _parallel(self, region: Any, data: int) -> None:
+    def _parallel(self, region: Any, data: int, flags: int) -> None:
         self.teams += 1
+        self.waking += flags != AWAKE
+        self.now += 0.0 if flags == AWAKE else self.starting
         first = int(self.helped)
         for thread in (first, 1 - first):
             self._thread, works = thread, thread == first
@@ -148,3 +152,25 @@ def test_a_caller_that_ran_nothing_at_first_learns_the_time_from_the_next_team()
     assert made_up.calls(1) == 1
     made_up.gain()
     assert made_up.calls(100) == 100
+
+
+def test_threads_are_woken_again_after_calls_that_waking_took() -> None:
+    made_up = late(0.0)
+    assert made_up.calls(1) == 1
+    made_up.starting = 20.0
+    assert made_up.calls(1 + 320) == 321  # 8 - 20 is negative, and owes 8
+    assert made_up.waking == 2
+    assert made_up.calls(1) == 1
+    assert made_up.waking == 3
+
+
+def test_threads_that_are_awake_help_however_long_waking_takes() -> None:
+    made_up = late(0.0)
+    assert made_up.calls(1) == 1
+    made_up.starting = 20.0
+    assert made_up.calls(1) == 1
+    made_up.gain()
+    assert made_up.calls(20) == 20
+    assert made_up.waking == 2
+    assert made_up.calls(100) == 100
+    assert made_up.waking > 2

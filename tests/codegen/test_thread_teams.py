@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import tilewright as tw
+from tilewright import te
 from tilewright.codegen.cpu import thread_teams
 
 _REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -33,7 +35,11 @@ def test_each_thread_runs_a_part_where_the_caller_waits_for_all(count: int, paus
     """Whether the threads are made, awake or asleep."""
     for _ in range(5):
         seen: list[tuple[int, int]] = []
-        run(lambda number, threads, seen=seen: seen.append((number, threads)), count, 1)  # type: ignore[misc]
+        run(
+            lambda number, threads, seen=seen: seen.append((number, threads)),
+            count,
+            thread_teams.EACH,
+        )  # type: ignore[misc]
         assert sorted(seen) == [(n, count) for n in range(count)]
         time.sleep(pause)
 
@@ -90,18 +96,75 @@ print(threads() - before)
 """
 
 
-def test_libraries_share_their_threads(tmp_path: Path) -> None:
-    import tilewright as tw
-    from tilewright import te
-
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     paths = []
     for name in ("first", "second"):
         a = te.placeholder((65536,), name="a")
         b = te.compute((65536,), lambda i, a=a: a[i] * 2.0, name="b")
         sch = tw.Schedule(te.func([a, b], name=name))
         sch.parallel(sch.get_loops(sch.get_block("b"))[0])
-        paths.append(tmp_path / f"{name}.so")
+        paths.append(tmp_path_factory.mktemp("libraries") / f"{name}.so")
         tw.build_library(sch, paths[-1], "cpu -threads=2")
-    command = [sys.executable, "-c", SEVERAL, *map(str, paths)]
+    return paths
+
+
+def test_libraries_share_their_threads(libraries: list[Path]) -> None:
+    command = [sys.executable, "-c", SEVERAL, *map(str, libraries)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
+
+
+TOGETHER = """
+import threading
+import numpy as np
+import tilewright as tw
+from tilewright import te
+
+x = te.placeholder((64,), name="x")
+kernels = []
+
+def build(factor):
+    sch = tw.Schedule(te.func([x, te.compute((64,), lambda i: x[i] * factor, name="y")], name="k"))
+    sch.parallel(sch.get_loops(sch.get_block("y"))[0])
+    kernels.append((factor, tw.build(sch, "cpu -threads=2")))
+
+tw.build
+builders = [threading.Thread(target=build, args=(factor,)) for factor in (2.0, 3.0)]
+for builder in builders:
+    builder.start()
+for builder in builders:
+    builder.join()
+for _ in range(1000):
+    for factor, kernel in kernels:
+        y = np.zeros(64, np.float32)
+        kernel(np.ones(64, np.float32), y)
+        assert (y == factor).all()
+"""
+
+
+def test_two_threads_build_the_first_kernels() -> None:
+    subprocess.run([sys.executable, "-c", TOGETHER], check=True)
+
+
+CLOSED = """
+import ctypes, sys, _ctypes
+import numpy as np
+
+a, b = np.ones(65536, np.float32), np.zeros(65536, np.float32)
+first, second = map(ctypes.CDLL, sys.argv[1:])
+
+def call(kernel):
+    b[:] = 0
+    for _ in range(1200):
+        assert kernel(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b)), None) == 0
+    assert (b == 2).all()
+
+call(second.second)
+_ctypes.dlclose(second._handle)
+call(first.first)
+"""
+
+
+def test_a_library_that_made_threads_is_closed(libraries: list[Path]) -> None:
+    subprocess.run([sys.executable, "-c", CLOSED, *map(str, libraries)], check=True)
