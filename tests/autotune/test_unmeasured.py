@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tilewright import ops
+from tilewright.autotune.model.profile import profile as profiled
 from tilewright.autotune.rules.draft import RuleChoice
 from tilewright.autotune.rules.user_rules import SKETCH_RULES, sketch_rule
 from tilewright.autotune.search import unmeasured
@@ -24,14 +25,13 @@ SMALL = ops.matmul_func(6, 16, 8)
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The scheduled programs of the sketches whose rows are estimated."""
     programs: list[Any] = []
-    real = unmeasured.profile
 
-    def profile(func: Any, *arguments: Any) -> Any:
+    def watched(func: Any, *arguments: Any) -> Any:
         if arguments:  # without, it is of a concrete program
             programs.append(func)
-        return real(func, *arguments)
+        return profiled(func, *arguments)
 
-    monkeypatch.setattr(unmeasured, "profile", profile)
+    monkeypatch.setattr(unmeasured, "profile", watched)
     rules = dict(SKETCH_RULES)
     yield programs
     SKETCH_RULES.clear()
