@@ -160,7 +160,7 @@ def odd(
 
 
 PROGRAMS: dict[str, tuple[Callable[[], Func], list[str]]] = {
-    "factor": (a_factor_for_rows_and_one_for_all, ["tiled", "tiled_packA_packR"]),
+    "factor": (a_factor_for_rows_and_one_for_all, ["tiled", "tiled_across_packA_local"]),
     "rows": (rows_scaled_by_a_parameter, ["rows_ahead", "rows"]),
     "element": (an_element_for_a_sum, ["rows+rows"]),
     "window": (an_element_of_a_window, ["rows+rows"]),

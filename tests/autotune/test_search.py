@@ -275,16 +275,17 @@ def test_search_is_deterministic_and_never_repeats_itself() -> None:
 
 
 def test_the_model_finds_what_the_estimate_does_not_know() -> None:
-    """By the geometric mean of some sessions: what is drawn decides a single one."""
+    """By the geometric mean of some sessions: what is drawn decides a single one. Of more trials
+    than these both find the best."""
     blind = replace(SMALL, model=False)
     found: dict[bool, float] = {True: 1.0, False: 1.0}
     for seed in range(3):
         for config in (SMALL, blind):
-            best = run(seed, config)[0].best
+            best = run(seed, config, 24)[0].best
             assert best is not None
             assert best.seconds is not None
             found[config.model] *= best.seconds
-    assert found[True] <= 0.995 * found[False]
+    assert found[True] <= 0.98 * found[False]
 
 
 def test_known_schedules_are_not_asked_again() -> None:
