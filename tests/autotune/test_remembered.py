@@ -375,7 +375,7 @@ def run(environment: dict[str, str]) -> set[str]:
 
 
 def test_a_new_process_loads_neither_search_nor_models(folder: Path) -> None:
-    searching = {"tilewright.autotune.search.search", "tilewright.autotune.model.cpu.estimate"}
+    searching = {f"tilewright.autotune.{m}" for m in ("search.unmeasured", "model.cpu.estimate")}
     environment = {LOCATION: str(folder.parent)}
     assert run(environment) >= searching
     assert len(entries(folder)) == 2

@@ -83,11 +83,11 @@ def found(db: TuningDatabase, func: Func) -> list[Relative]:
 
 
 def tuned(db: TuningDatabase, func: Func, count: int) -> list[Candidate]:
-    """Record candidates, each as slow as the estimate says and twice that in the first sketch."""
+    """Record candidates, each as slow as the estimate says and twice that in one sketch."""
     search = search_of(func, TARGET, config=SMALL)
     asked = search.ask(count)
     for c in asked:
-        seconds = 2.0 ** (c.features[0] + (c.sketch == 0))
+        seconds = 2.0 ** (c.features[0] + (c.sketch == asked[0].sketch))
         put(db, func, search.sketches[c.sketch], c.row, seconds, c.features)
     return asked
 
