@@ -35,11 +35,11 @@ def test_each_thread_runs_a_part_where_the_caller_waits_for_all(count: int, paus
     """Whether the threads are made, awake or asleep."""
     for _ in range(5):
         seen: list[tuple[int, int]] = []
-        run(
-            lambda number, threads, seen=seen: seen.append((number, threads)),
-            count,
-            thread_teams.EACH,
-        )  # type: ignore[misc]
+
+        def body(number: int, threads: int, seen: list[tuple[int, int]] = seen) -> None:
+            seen.append((number, threads))
+
+        run(body, count, thread_teams.EACH)
         assert sorted(seen) == [(n, count) for n in range(count)]
         time.sleep(pause)
 
