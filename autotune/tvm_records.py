@@ -307,7 +307,14 @@ def _nest(loops: Sequence[tuple[int, tuple[int, ...], int]]) -> Nest:
 
 def _tiles(factors: Sequence[int]) -> tuple[int, ...]:
     """The sizes of the tiles of a split, the smallest first, of its factors but the outermost."""
-    return tuple(accumulate(reversed(factors), lambda a, b: a * b))
+    return tuple(accumulate(reversed(factors), _product))
+
+
+def _product(a: int, b: int) -> int:
+    """That of two sizes; sizes of a split are no longer than its loop."""
+    if a * b >= MOST_EXTENT:
+        raise _Malformed("the factors of a split are too large")
+    return a * b
 
 
 def _size(value: Any) -> int:

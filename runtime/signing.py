@@ -56,7 +56,10 @@ def make_keys(path: str | os.PathLike[str], password: str | None = None) -> tupl
     The first is for its owner alone, and encrypted if there is a password. Both are keys of
     minisign. Raises `TrustError` where one of the files is there already.
     """
-    secret, public = Path(path), Path(path).with_suffix(".pub")
+    secret = Path(path)
+    if not secret.name:
+        raise TrustError("cannot write a key to {0!r}", str(path), hint="name a file: release.key")
+    public = secret.with_suffix(".pub")
     for file in (secret, public):
         if os.path.lexists(file) or secret == public:
             raise TrustError(

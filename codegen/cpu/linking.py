@@ -25,7 +25,7 @@ _COMPILERS = ("cc", "gcc", "clang")
 _LINKERS = ("ld", "ld.lld", "ld.gold", "mold")
 _OF_ALL_MACHINES = ("ld.lld", "mold")
 """Linkers that link for whatever machine the object files are for."""
-_LINKER_NAME = re.compile(r"(?:.*-)?ld|(?:ld\.)?(?:lld|gold|bfd|mold)(?:-\d+)?")
+_LINKER_NAME = re.compile(r"(?:.*-)?(?:ld|(?:ld\.)?(?:lld|gold|bfd|mold))(?:-[\d.]+)?")
 """Names of linkers; other programs are compilers, which call one."""
 _OF_ARCHITECTURE = re.compile(r"(?P<arch>[a-z0-9_]+)-linux-gnu-(?P<tool>gcc|ld)(?:-\d+)?")
 _PACKAGES = {"cc": "gcc", "ld": "binutils", "ld.gold": "binutils", "ld.lld": "lld", "lld": "lld"}
@@ -162,7 +162,7 @@ def _packages(names: Sequence[str]) -> tuple[str, ...]:
 def _run(command: list[str], target: CpuTarget) -> None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError("the linker {0} does not run: {1}", command[0], error) from error

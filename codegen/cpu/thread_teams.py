@@ -20,7 +20,7 @@ libgomp's team it takes 12 to 14.5 ms after a pause, and 10.8 on one thread.
 | state | the number of the offer, whether it stands (`_OPEN`), how many threads took it |
 | finished | how many threads finished it |
 | region, context, count | the arguments of `GOMP_parallel` |
-| made | how many threads there are |
+| made, patience | how many threads there are; how many loops ask for no more of them |
 
 Between a thread's reading of the offer and its taking of it (an exchange of the `state`), the offer
 may have been withdrawn and others made: the exchange then fails, since offers have numbers. A
@@ -57,10 +57,14 @@ TEAMS = 64
 THREADS = 1024
 """The most threads of a team, and the most processors of a machine."""
 _OPEN = 1 << 31
-_STATE, _FINISHED, _REGION, _CONTEXT, _COUNT, _MADE, _LINES = 64, 128, 192, 200, 208, 212, 256
+_STATE, _FINISHED, _REGION, _CONTEXT, _COUNT, _MADE, _PATIENCE, _LINES = (
+    64, 128, 192, 200, 208, 212, 216, 256,
+)  # fmt: skip
 """Where the fields of a team are; the first is `busy`. Each that is waited for has a line."""
 _LINE, _NUMBER, _PROCESSOR, _TEAM, _THREAD, _SEMAPHORE = 128, 4, 8, 16, 24, 64
 """The bytes of a thread, and where its fields are; the first says whether it is asleep."""
+_LOOPS_WITHOUT = 1000
+"""Loops that ask for no more threads after the system refused one."""
 _LIST = 1 << 16
 """Bytes of the list of teams: a whole number of pages."""
 EACH = 1 << 9
@@ -124,7 +128,10 @@ declare i64 @llvm.vector.reduce.or.v{THREADS // 64}i64(<{THREADS // 64} x i64>)
 ; What all loops share: whether there is anything yet, the key of each thread's number, and teams.
 define internal void @begin() cold {{
   %key.p = getelementptr i8, ptr @{_LIST_SYMBOL}, i64 4
-  %created = call i32 @pthread_key_create(ptr %key.p, ptr null)
+  %refused = call i32 @pthread_key_create(ptr %key.p, ptr null)
+  %keyed = icmp eq i32 %refused, 0
+  br i1 %keyed, label %map, label %over
+map:
   %mapped = call ptr @mmap(ptr null, i64 {_LIST}, i32 3, i32 34, i32 -1, i64 0)
   %bits = ptrtoint ptr %mapped to i64
   %none = icmp eq i64 %bits, -1
@@ -133,10 +140,12 @@ lacking:
   %plain = call ptr @calloc(i64 1, i64 {_LIST})
   br label %ready
 ready:
-  %list = phi ptr [ %mapped, %0 ], [ %plain, %lacking ]
+  %list = phi ptr [ %mapped, %map ], [ %plain, %lacking ]
   %wiped = call i32 @madvise(ptr %list, i64 {_LIST}, i32 18)
   %list.p = getelementptr i8, ptr @{_LIST_SYMBOL}, i64 8
   store ptr %list, ptr %list.p
+  br label %over
+over:  ; without a list, every loop runs on its caller alone
   ret void
 }}
 
@@ -249,13 +258,25 @@ define internal void @lead(
   %only.awake = icmp ne i32 %awake.bit, 0
   %enough = icmp sge i32 %already, %helpers
   %none.more = or i1 %enough, %only.awake
-  br i1 %none.more, label %offer, label %hire
+  br i1 %none.more, label %offer, label %lacking
+lacking:
+  %patience.p = getelementptr i8, ptr %team, i64 {_PATIENCE}
+  %patience = load i32, ptr %patience.p
+  %impatient = icmp eq i32 %patience, 0
+  br i1 %impatient, label %hire, label %later
+later:
+  %less = sub i32 %patience, 1
+  store i32 %less, ptr %patience.p
+  br label %offer
 hire:
-  %hired = phi i32 [ %already, %0 ], [ %number, %counted ]
+  %hired = phi i32 [ %already, %lacking ], [ %number, %counted ]
   %number = add i32 %hired, 1
   %begun = call i32 @hire(ptr %team, i32 %number)
   %refused = icmp ne i32 %begun, 0
-  br i1 %refused, label %offer, label %counted
+  br i1 %refused, label %short, label %counted
+short:
+  store i32 {_LOOPS_WITHOUT}, ptr %patience.p
+  br label %offer
 counted:
   store i32 %number, ptr %made.p
   %complete = icmp sge i32 %number, %helpers
@@ -263,7 +284,7 @@ counted:
 offer:
   store ptr %region, ptr %region.p
   store ptr %context, ptr %context.p
-  store i32 %count, ptr %count.p
+  store atomic i32 %count, ptr %count.p monotonic, align 4
   store atomic i64 0, ptr %finished monotonic, align 8
   %old = load atomic i64, ptr %state monotonic, align 8
   %high = lshr i64 %old, 32

@@ -335,3 +335,13 @@ def test_a_session_measures_hints_first(tmp_path: Path) -> None:
         with refused(TuningError, tmp_path / "none.json"):
             tw.tune(func, database=db, hints=tmp_path / "none.json")
         assert len(db.measurements()) == before
+
+
+def test_factors_that_grow_without_end_are_refused(tmp_path: Path) -> None:
+    splits = [["SP", 0, 0, 1024, [1 << 39] * 2000, 1]]
+    record = {"i": [['["k"]', "llvm"], [[], splits]], "r": [[1e-3], 0, 1, 1], "v": "v0.6"}
+    path = tmp_path / "grows.json"
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(TuningError) as error:
+        read_hints(path)
+    assert error.value.data["line"] == 1

@@ -86,3 +86,9 @@ def test_other_complex_tensors_are_refused(function: Callable[..., Any]) -> None
         exported(Module(function), torch.ones(4))
     ((_, _, reason, _),) = caught.value.data["reasons"]
     assert reason == "DTYPE"
+
+
+def test_the_size_of_numbers_whose_squares_are_out_of_range() -> None:
+    numbers = [[1e200, 1e200], [1e-200, 1e-200], [0, 0], [-5, 0], [3, 4]]
+    parts = torch.tensor(numbers, dtype=torch.float64)
+    check(lambda x: torch.view_as_complex(x).abs(), parts, tolerance=1e-15)

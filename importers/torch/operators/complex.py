@@ -168,10 +168,17 @@ def conjugate(b: Builder, _out: TensorType, x: Complex) -> Complex:
 
 @aten_complex("abs")
 def size(b: Builder, out: TensorType, x: Complex) -> Value:
-    """In float64: squares of float32 are not out of its range."""
+    """In float64: squares of float32 are not out of its range; others by their larger part."""
     parts = [cast_to(b, part, "float64") for part in (x.real, x.imag)]
-    squares = b.add("add", *(b.add("multiply", part, part) for part in parts))
-    return cast_to(b, b.add("sqrt", squares), out.dtype)
+    if x.real.dtype != "float64":
+        squares = b.add("add", *(b.add("multiply", part, part) for part in parts))
+        return cast_to(b, b.add("sqrt", squares), out.dtype)
+    sizes = [b.add("abs", part) for part in parts]
+    larger, smaller = b.add("maximum", *sizes), b.add("minimum", *sizes)
+    one, same = b.constant(1.0, "float64"), b.add("equal", larger, smaller)
+    ratio = b.add("where", same, one, b.add("divide", smaller, larger))
+    square = b.add("add", b.add("multiply", ratio, ratio), one)
+    return b.add("multiply", larger, b.add("sqrt", square))
 
 
 @aten_complex("angle")
