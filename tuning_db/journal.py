@@ -27,7 +27,7 @@ from datetime import datetime
 from functools import wraps
 from math import inf
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import IO, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, true
 
@@ -169,9 +169,10 @@ class JournalledDatabase(TuningDatabase):
         self._pause, self._next_try = PAUSES[0], 0.0
         self._sending = threading.RLock()
         with ExitStack() as stack:
-            self._path = _folder() / f"{_key(team)}-{os.getpid()}-{uuid.uuid4().hex[:8]}.db"
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            assert stack.enter_context(_held(self._path)), "the name is new"
+            _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path = _new_path(team)
+            while not stack.enter_context(_held(self._path)):  # by one who looks for old journals
+                self._path = _new_path(team)
             opened = open_engine(self._path, create=True, read_only=False)
             prepare(opened, create=True)
             self._held = stack.pop_all()
@@ -396,6 +397,10 @@ def _key(database: TuningDatabase) -> str:
     return digest(database.location)[:16]
 
 
+def _new_path(database: TuningDatabase) -> Path:
+    return _folder() / f"{_key(database)}-{os.getpid()}-{uuid.uuid4().hex[:8]}.db"
+
+
 @contextmanager
 def _held(journal: Path) -> Iterator[bool]:
     """Whether no other process holds a journal, and none does until the end.
@@ -403,17 +408,38 @@ def _held(journal: Path) -> Iterator[bool]:
     The lock of a process that died is free, and its file goes with the journal.
     """
     path = journal.with_suffix(".lock")
-    with open(path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+    lock = _lock(path)
+    while lock is not None and not _is_at(path, lock):  # who held it before removed the file
+        lock.close()
+        lock = _lock(path)
+    if lock is None:
+        yield False
+        return
+    with lock:
         try:
             yield True
         finally:
             if not journal.exists():
                 path.unlink(missing_ok=True)
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """A file that is locked until it is closed; `None` if another process has locked it."""
+    with ExitStack() as stack:
+        file = stack.enter_context(open(path, "w"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        stack.pop_all()
+        return file
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _remove(journal: Path) -> None:

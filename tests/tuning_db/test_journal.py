@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from sqlalchemy import text
@@ -227,6 +229,34 @@ def test_the_lock_of_a_process_that_died_goes(place: str, state: Path) -> None:
         assert not left.exists()
         assert journal.with_suffix(".lock").exists()
     assert journals(state) == []
+
+
+@pytest.mark.parametrize("removes", [True, False])
+def test_a_lock_that_others_take_before_its_owner(
+    removes: bool, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They look for journals just after a session made its lock: it still holds its own."""
+    flock = fcntl.flock
+    with TuningDatabase(place) as opened, ExitStack() as rivals:
+
+        def late(file: IO[str], operation: int) -> None:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            if removes:
+                deliver_waiting(opened)
+                assert not Path(file.name).exists()
+            else:
+                flock(rivals.enter_context(open(file.name)), operation)
+            flock(file, operation)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with journalled(opened) as db:
+            assert fcntl.flock is flock
+            assert isinstance(db, JournalledDatabase)
+            (journal,) = waiting(opened)
+            assert sum(deliver_waiting(opened).values()) == 0
+            assert waiting(opened) == [journal]
+            with open(journal.with_suffix(".lock")) as lock, pytest.raises(BlockingIOError):
+                flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def run(team: TuningDatabase, statement: str) -> None:
