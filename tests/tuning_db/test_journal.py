@@ -206,6 +206,26 @@ def test_a_refused_record_holds_back_no_other(
     assert len(arrived(team)) == 3
 
 
+def test_a_refused_journal_holds_back_no_other(
+    team: TuningDatabase, place: str, state: Path
+) -> None:
+    with TuningDatabase(place) as opened, journalled(opened):
+        name = waiting(opened)[0].stem.rpartition("-")[0]
+    for n in range(3):
+        with TuningDatabase(state / "tilewright" / "journals" / f"{name}-{n}.db") as journal:
+            journal.put(*BASE, schedule(8), measurement(8, 1.0 + n))
+    run(team, "ALTER TABLE measurement ADD CONSTRAINT odd CHECK (seconds <> 1)")
+    with pytest.raises(DatabaseError) as caught:
+        deliver_waiting(team)
+    assert "unreachable" not in caught.value.data
+    assert arrived(team) == {measurement(8, 2.0).id, measurement(8, 3.0).id}
+    (kept,) = waiting(team)
+    assert kept.stem == f"{name}-0"
+    run(team, "ALTER TABLE measurement DROP CONSTRAINT odd")
+    assert sum(deliver_waiting(team).values()) == 1
+    assert journals(state) == []
+
+
 def test_what_was_deleted_on_the_server_is_sent_again(
     team: TuningDatabase, place: str, state: Path
 ) -> None:
