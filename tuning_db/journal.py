@@ -173,8 +173,10 @@ class JournalledDatabase(TuningDatabase):
         self._states: set[tuple[str, object]] = set()
         """The states of sessions that arrived."""
         self._arrived = False
-        self._refused = 0
-        """Records that the server refused, while it took others."""
+        self._refused: set[str] = set()
+        """The ids of records that the server refused, while it took others."""
+        self._repairs = True
+        """Whether to send all again where a reference is missing: until that is refused."""
         self._why: str | None = None
         """Why the server was lost; `None` while it is there."""
         self._pause, self._next_try = PAUSES[0], 0.0
@@ -219,7 +221,7 @@ class JournalledDatabase(TuningDatabase):
                 _log.warning(
                     "%s refused %s: they are kept in %s, and `tilewright db sync URL` sends them",
                     self.location,
-                    count(self._refused, "record"),
+                    count(len(self._refused), "record"),
                     self._path,
                 )
             else:
@@ -288,6 +290,7 @@ class JournalledDatabase(TuningDatabase):
         self._pause = min(2 * self._pause, PAUSES[1])
         if error.data.get("unreachable"):
             self._layers = [self._journal]
+            self._repairs = True
 
     def _send_on(self) -> None:
         """Send what waits, if it is time to try. Raises only while nothing has arrived."""
@@ -309,23 +312,22 @@ class JournalledDatabase(TuningDatabase):
     def _send(self) -> int:
         """Write what has not arrived to the server; return how much it is.
 
-        It is one transaction. Where it is refused, what a record refers to may have been deleted
-        there: all of the journal is sent again. Where that is refused too, each is sent alone.
+        It is one transaction. Where a reference is missing, what it refers to may have been deleted
+        there: all of the journal is sent again. Where something is refused, each record is sent
+        alone.
         """
         unsent, rows = self._read(self._sent)
         states = {(r.id, r.heartbeat) for r in unsent if isinstance(r, Session)} - self._states
         unsent = [r for r in unsent if not isinstance(r, Session) or (r.id, r.heartbeat) in states]
+        self._refused -= {id for id, _ in states}  # a later state is another record
         arrived = len(unsent)
         try:
             self._write(unsent)
         except DatabaseError as error:
             if error.data.get("unreachable") or not self._arrived:
                 raise
-            try:
-                self._write(self._read({})[0])
-            except DatabaseError as again:
-                if again.data.get("unreachable"):
-                    raise
+            misses = "record" in error.data  # as `write` names the one that refers to it
+            if not misses or not self._write_again():
                 arrived = self._write_singly(unsent)
         self._sent |= rows
         self._states |= states
@@ -352,24 +354,42 @@ class JournalledDatabase(TuningDatabase):
             with self._team._layers[0].writing() as server:
                 write(server, records, repin=False)
 
+    def _write_again(self) -> bool:
+        """Write all but what was refused, if that may help; return whether the server took it.
+
+        Where it is refused, it is not tried again until the server was out of reach: the journal is
+        long, and each write may miss what the server refuses.
+        """
+        if not self._repairs:
+            return False
+        try:
+            self._write([r for r in self._read({})[0] if r.id not in self._refused])
+        except DatabaseError as error:
+            if error.data.get("unreachable"):
+                raise
+            self._repairs = False
+        return self._repairs
+
     def _write_singly(self, records: Sequence[AnyRecord]) -> int:
         """Write each record in a transaction of its own; return how many the server took.
 
-        Those that it refuses stay in the journal. Raises if it takes none of the first few.
+        Those that it refuses stay in the journal, and are not sent again by this process. Raises if
+        it takes none of the first few.
         """
-        refused: list[DatabaseError] = []
+        refused: dict[str, DatabaseError] = {}
         for n, record in enumerate(records, 1):
             try:
                 self._write([record])
             except DatabaseError as error:
-                refused.append(error)
+                refused[record.id] = error
                 if error.data.get("unreachable") or len(refused) == n == min(len(records), _TRIED):
                     raise
-        self._refused += len(refused)
-        _log.warning(
-            "%s refuses %s, which stay in %s: %s", self.location, count(len(refused), "record"),
-            self._path, refused[-1].first_line,
-        )  # fmt: skip
+        self._refused |= refused.keys()
+        if refused:
+            _log.warning(
+                "%s refuses %s, which stay in %s: %s", self.location,
+                count(len(refused), "record"), self._path, next(iter(refused.values())).first_line,
+            )  # fmt: skip
         return len(records) - len(refused)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 import tilewright as tw
 from tilewright import ops
@@ -19,7 +19,14 @@ from tilewright.autotune.session import tuning_job
 from tilewright.autotune.session.events import Event, Trial
 from tilewright.base.errors import DatabaseError
 from tilewright.cli.main import main as command_line
-from tilewright.tuning_db import Measurement, Session, SessionStatus, TuningDatabase
+from tilewright.tuning_db import (
+    AnyRecord,
+    Measurement,
+    ScheduleRecord,
+    Session,
+    SessionStatus,
+    TuningDatabase,
+)
 from tilewright.tuning_db.journal import (
     STATE,
     JournalledDatabase,
@@ -27,12 +34,15 @@ from tilewright.tuning_db.journal import (
     journalled,
     waiting,
 )
+from tilewright.tuning_db.write import write
 
 from ..autotune.children import QUICK
 from ..autotune.recorded import Simulated
 from .conftest import Place
 from .proxy import Proxy
 from .samples import BASE, CPU, LLVM, MATMUL, SESSION, measurement, schedule, verified
+
+NO_SCHEDULE = f"ADD CONSTRAINT odd CHECK (id <> '{schedule(8).id}')"
 
 pytestmark = pytest.mark.parametrize("new_place", ["postgresql"], indirect=True)
 
@@ -204,6 +214,46 @@ def test_a_refused_record_holds_back_no_other(
         run(team, "ALTER TABLE measurement DROP CONSTRAINT odd")
         assert sum(deliver_waiting(opened).values()) == 1
     assert len(arrived(team)) == 3
+
+
+@pytest.mark.parametrize(
+    "odd", ["measurement ADD CONSTRAINT odd CHECK (seconds > 3)", f"schedule {NO_SCHEDULE}"]
+)
+def test_what_is_refused_is_not_sent_with_each_put(
+    odd: str, team: TuningDatabase, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write sends what is new, however long the journal is."""
+    sent: list[int] = []
+
+    def counted(server: Connection, records: Sequence[AnyRecord], repin: bool) -> dict[str, int]:
+        sent[-1] += len(records)
+        return write(server, records, repin)
+
+    monkeypatch.setattr("tilewright.tuning_db.journal.write", counted)
+    with TuningDatabase(place) as opened, journalled(opened) as db:
+        sent.append(0)
+        db.put(*BASE, schedule(7), measurement(7, 4.0))
+        run(team, f"ALTER TABLE {odd}")
+        sent.append(0)
+        db.put(schedule(8), schedule(9), measurement(8, 1.0))
+        for n in range(4):  # a reference that is missing is looked for at the first
+            sent.append(0)
+            db.put(schedule(10 + n), measurement(8, 2.0 + n / 4))
+        assert sent[3:] == [4] * 3  # together, then each alone
+    assert arrived(team) == {measurement(7, 4.0).id}
+    assert schedule(13).id in {s.id for s in team.records(ScheduleRecord)}
+
+
+def test_a_refused_record_does_not_hinder_a_repair(team: TuningDatabase, place: str) -> None:
+    """What was deleted on the server is sent again without what it refused before."""
+    with TuningDatabase(place) as opened, journalled(opened) as db:
+        db.put(*BASE, *verified(8, 1.0))
+        run(team, "ALTER TABLE measurement ADD CONSTRAINT odd CHECK (seconds <> 2)")
+        db.put(schedule(9), measurement(8, 2.0))
+        for table in ("measurement", "verification", "session"):
+            run(team, f"DELETE FROM {table}")
+        db.put(measurement(8, 3.0))
+        assert arrived(team) == {measurement(8, 1.0).id, measurement(8, 3.0).id}
 
 
 def test_a_refused_journal_holds_back_no_other(
