@@ -46,7 +46,7 @@ from .values import (
 
 SCHEMA_VERSION = "1.0.0"
 LARGEST = 256 << 20
-"""Characters of a file that is read: it is one JSON value, which takes a multiple of its size."""
+"""Characters of a file: it is read as one JSON value, which takes a multiple of its size."""
 INVALIDITY = {
     Outcome.OK: "correct",
     Outcome.ILLEGAL: "constraints",
@@ -63,18 +63,22 @@ _HINT = (
     "a T4 file of `tilewright db export --format t4` is read; what other tuners measured is no "
     "evidence here, since it names no program and schedule that could be run and checked"
 )
+_NO_LIMIT = "JSON lines have no such limit: `export_lines` and `import_lines`, or `--format lines`"
 
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
-    """See `TuningDatabase.export_t4`. Raises `DatabaseError` for a damaged record."""
+    """See `TuningDatabase.export_t4`.
+
+    Raises `DatabaseError` for a damaged record, and for more than an import would read.
+    """
     if not isinstance(file, str | os.PathLike):
-        return _write(connection, file)
+        return _write(connection, _Limited(file, str(getattr(file, "name", "the file"))))
     path = Path(os.fsdecode(file))
     require_short(str(path), "the path of an export")
     try:
         _require_replaceable(path)
         with whole_file(path) as new, new.open("x", encoding="ascii", newline="\n") as text:
-            return _write(connection, text)
+            return _write(connection, _Limited(text, str(path)))
     except OSError as error:
         raise DatabaseError("export to {0} failed: {1}", path, error) from error
 
@@ -97,9 +101,7 @@ def import_t4(
         name = str(getattr(file, "name", "the file"))
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise DatabaseError(
-            "{0} has more than {1} characters", name, LARGEST, hint="JSON lines have no such limit"
-        )
+        raise DatabaseError("{0} has more than {1} characters", name, LARGEST, hint=_NO_LIMIT)
     lines = _Lines("".join(canonical_json(line) + "\n" for line in _as_lines(text, name)))
     lines.name = f"{name} as JSON lines"
     return import_lines(connection, lines, inexact)
@@ -123,7 +125,26 @@ def _require_replaceable(path: Path) -> None:
         )
 
 
-def _write(connection: Connection, file: IO[str]) -> int:
+class _Limited:
+    """A file that takes as many characters as an import reads."""
+
+    def __init__(self, file: IO[str], name: str) -> None:
+        self._file, self._name = file, name
+        self._left = LARGEST
+
+    def write(self, text: str) -> None:
+        self._left -= len(text)
+        if self._left < 0:
+            raise DatabaseError(
+                "{0} would have more than {1} characters, and could not be read back",
+                self._name,
+                LARGEST,
+                hint=_NO_LIMIT,
+            )
+        self._file.write(text)
+
+
+def _write(connection: Connection, file: _Limited) -> int:
     texts = {
         record.id: record.text
         for record in every(connection, ("workload", "target"))

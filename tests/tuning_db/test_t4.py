@@ -173,3 +173,19 @@ def test_sizes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.tuning_db.t4.LARGEST", 1000)
     with one_of_each() as db, refused(DatabaseError, "1000"):
         load(exported(db))
+
+
+def test_an_export_is_no_larger_than_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.t4.json"
+    with one_of_each() as db, TuningDatabase("sqlite://") as twin:
+        count = db.export_t4(path)
+        kept = path.read_text()
+        monkeypatch.setattr("tilewright.tuning_db.t4.LARGEST", len(kept))
+        assert db.export_t4(path) == sum(twin.import_t4(path).values()) == count
+        monkeypatch.setattr("tilewright.tuning_db.t4.LARGEST", len(kept) - 1)
+        with refused(DatabaseError, path, len(kept) - 1):
+            db.export_t4(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == kept
