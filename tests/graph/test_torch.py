@@ -427,6 +427,8 @@ def test_defaults_are_those_of_the_schemas() -> None:
     compared = 0
     for key, translate in TABLE.items():
         name, overload = key.rsplit(".", 1)
+        if name == "higher_order":  # operators of functions have no schema
+            continue
         declared = getattr(getattr(torch.ops.aten, name), overload)._schema.arguments
         own = list(inspect.signature(translate).parameters.values())[2:]
         rest = any(p.kind is p.VAR_POSITIONAL for p in own)
@@ -561,15 +563,6 @@ def test_what_is_no_call_of_an_operator_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         translated(program, "")
     assert [r[2:] for r in caught.value.data["reasons"]] == [("OPERATOR", "call_method")]
-
-
-def test_branches_are_refused() -> None:
-    def function(x: Any) -> Any:
-        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
-
-    with pytest.raises(UnsupportedError) as caught:
-        exported(function, torch.ones(2))
-    assert {r[2] for r in caught.value.data["reasons"]} == {"DOMAIN"}
 
 
 @dataclass
