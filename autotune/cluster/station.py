@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
@@ -120,6 +120,8 @@ class _Station:
 
     def __init__(self) -> None:
         self._requests = SimpleQueue[tuple[str, bytes, SimpleQueue[bytes]]]()
+        self._name = False, ""
+        self._program: _Builder | _Program | None = None
         threading.Thread(target=self._run, name="tilewright-station", daemon=True).start()
 
     def do(self, request: str, data: bytes) -> bytes:
@@ -128,31 +130,36 @@ class _Station:
         return place.get()
 
     def _run(self) -> None:
-        with ExitStack() as stack:
-            name, program = "", None
-            while True:
-                try:
-                    request, data, place = self._requests.get(timeout=IDLE if program else None)
-                except Empty:
-                    stack.close()
-                    program = None
-                    continue
+        while True:
+            try:
+                request, data, place = self._requests.get(timeout=IDLE if self._program else None)
+            except Empty:
+                self._end()
+                continue
+            place.put(_answered(request, partial(self._work, request, data)))
 
-                def work(request: str = request, data: bytes = data) -> tuple[Fields, bytes]:
-                    nonlocal name, program
-                    fields = json.loads(request)
-                    kind = _Builder if fields["do"] == "build" else _Program
-                    new = digest_of(fields["program"])
-                    if program is None or name != new or type(program) is not kind:
-                        stack.close()
-                        program = None
-                        program = kind(fields["program"])
-                        stack.callback(program.close)
-                        program.open()
-                        name = new
-                    return program.answer(fields, data)
+    def _work(self, request: str, data: bytes) -> tuple[Fields, bytes]:
+        fields = json.loads(request)
+        return self._program_of(fields).answer(fields, data)
 
-                place.put(_answered(request, work))
+    def _program_of(self, fields: Fields) -> _Builder | _Program:
+        """The program of a request, open: the one of before, or another in its place."""
+        name = fields["do"] == "build", digest_of(fields["program"])
+        if self._program is None or self._name != name:
+            self._end()
+            program = (_Builder if name[0] else _Program)(fields["program"])
+            with ExitStack() as failed:
+                failed.callback(program.close)
+                program.open()
+                failed.pop_all()
+            self._name, self._program = name, program  # only now: no other answers in its place
+        return self._program
+
+    def _end(self) -> None:
+        """End the processes of the program, if there is one."""
+        program, self._program = self._program, None
+        if program is not None:
+            program.close()
 
 
 class _Builder:

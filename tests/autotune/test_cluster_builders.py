@@ -17,6 +17,7 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import code, sentinels, station
+from tilewright.autotune.cluster.answers import received
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.code import Compiled, pack, unpack
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
@@ -287,6 +288,42 @@ def test_code_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> 
     (failed,) = unpack(fields, data, requests()[:1], "here")
     assert isinstance(failed, MeasureResult)
     assert (failed.outcome, data) == (Outcome.BUILD_ERROR, b"")
+
+
+class Served:
+    """A program by its name, in place of one with processes: one that is `bad` does not open."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._name = fields["name"]
+
+    def open(self) -> None:
+        if self._name == "bad":
+            raise tw.TuningError("it does not open")
+
+    def close(self) -> None:
+        pass
+
+    def answer(self, fields: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        return {"by": self._name}, data
+
+
+def served(worker: Any, name: str) -> Any:
+    """What a station answers to a request for a program: who did, or that none can."""
+    request = json.dumps({"do": "measure", "program": {"name": name}})
+    return received(worker.do(request, b""), request).fields["by"]
+
+
+def test_a_program_that_does_not_open_answers_for_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(station, "_Program", Served)
+    worker = station._Station()
+    assert served(worker, "good") == "good"
+    with refused(tw.TuningError):
+        served(worker, "bad")
+    assert served(worker, "good") == "good"
+    with refused(tw.TuningError):
+        served(worker, "bad")
 
 
 def declare(target: str | None) -> None:
