@@ -20,6 +20,7 @@ from ...target import Target
 from ...tuning_db.codec import check
 from ...tuning_db.values import Environment, Outcome
 from ..measure import protocol
+from ..measure.machine import NO_SENSE
 from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 
 MAX_SAMPLES = 10_000
@@ -182,5 +183,5 @@ def answered(request: str, fields: Mapping[str, Any], data: bytes = b"") -> byte
     return protocol.encode(protocol.Message({"request": digest_of(request), **fields}, data))
 
 
-UNBELIEVED = (TilewrightError, ValueError, TypeError, KeyError, OverflowError)
+UNBELIEVED = (TilewrightError, *NO_SENSE)
 """What reading an answer of no sense may raise."""

@@ -35,7 +35,8 @@ _VERSION = 1
 _ENTRY_BYTES = 1 << 16
 _PATIENCE = 60.0
 _AGAIN = timedelta(minutes=10)
-_NONE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+NO_SENSE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+"""What reading data of no sense may raise, beside errors of this project."""
 _SOURCES = ("codegen/*/machine.py", "codegen/*/bare_loops.py", "target/rates.py")
 _WAYS = ("measured", "table")
 
@@ -204,7 +205,7 @@ def _decoded(content: bytes, target: Target) -> Description:
     try:
         found = Description.from_json(json.loads(content))
         generator_for(target).described(target, found.measured.rates)
-    except (*_NONE, DatabaseError) as error:
+    except (*NO_SENSE, DatabaseError) as error:
         raise ArtifactError("{0}: {1}", type(error).__name__, error) from error
     return found
 

@@ -17,7 +17,7 @@ import pytest
 import tilewright as tw
 from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import code, sentinels, station
-from tilewright.autotune.cluster.answers import received
+from tilewright.autotune.cluster.answers import UNBELIEVED, received
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.code import Compiled, pack, unpack
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
@@ -270,6 +270,12 @@ def test_code_that_is_not_what_it_should_be_is_refused() -> None:
     ):
         with refused(tw.TuningError):
             unpack(*wrong)
+
+
+def test_a_signature_that_is_nested_too_deeply_is_not_believed() -> None:
+    fields, data = pack(requests()[:1], CODE[:1])
+    with pytest.raises(UNBELIEVED):
+        unpack([{**fields[0], "signature": "[" * 100_000}], data, requests()[:1], "here")
 
 
 def test_a_runner_refuses_code_for_another_processor() -> None:
