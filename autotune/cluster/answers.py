@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Annotated, Any, TypeVar
 
-from ...base.checked_json import at_most, digest_of, read
+from ...base.checked_json import Such, at_most, between, canonical_json, digest_of, read
 from ...base.errors import TilewrightError, TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...runtime.measure.results import PlainCheck, Seconds
 from ...target import Target
-from ...tuning_db.codec import check
+from ...tuning_db.codec import LARGEST_INTEGER, LIMITS, check
 from ...tuning_db.values import Environment, Outcome
 from ..measure import protocol
 from ..measure.machine import NO_SENSE
@@ -26,6 +26,14 @@ from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 MAX_SAMPLES = 10_000
 Samples = Annotated[tuple[Seconds, ...], at_most(MAX_SAMPLES, "samples")]
 Text = Annotated[str, at_most(100_000, "characters")]
+Resources = Annotated[
+    Mapping[str, Mapping[str, Annotated[int, between(0, LARGEST_INTEGER)]]],
+    Such(
+        f"at most {LIMITS['measurement.resources']} characters",
+        lambda value: len(canonical_json(value)) <= LIMITS["measurement.resources"],
+    ),
+]
+"""Counts by name for each kernel by its symbol, as a `Measurement` may have them."""
 T = TypeVar("T")
 
 
@@ -71,7 +79,7 @@ class CandidateAnswer:
     error: Text | None
     stopped: bool
     check: PlainCheck | None
-    resources: Mapping[str, Any] | None
+    resources: Resources | None
 
     @staticmethod
     def of(request: BuildRequest, result: MeasureResult) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -18,6 +18,7 @@ from ...runtime.signature import Signature
 from ...tuning_db.values import Outcome
 from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 from ..measure.worker_pool import Built
+from .answers import Resources
 
 MAX_CODE = 16 << 20
 """Bytes of the code of a candidate; a part of them fits into one message."""
@@ -38,7 +39,7 @@ class Code:
     target: Text | None
     launches: tuple[Launch, ...]
     signature: Text | None
-    resources: Mapping[str, Any] | None
+    resources: Resources | None
 
     def validate(self) -> None:
         """Raise `ValueError` unless it has what its outcome has."""

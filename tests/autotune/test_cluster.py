@@ -325,6 +325,11 @@ RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
         {"outcome": "crash"},
         {"check": {"passed": False, "max_error": 1.0, "tolerance": 0.1, "error": "x"}},
         {"more": 1},
+        {"resources": {"kernel": {"registers": -1}}},
+        {"resources": {"kernel": {"registers": 2**63}}},
+        {"resources": {"kernel": {"registers": 1.5}}},
+        {"resources": {"kernel": 1}},
+        {"resources": {"kernel": {str(n): n for n in range(100_000)}}},
     ],
 )
 def test_answers_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:

@@ -266,6 +266,7 @@ def test_code_that_is_not_what_it_should_be_is_refused() -> None:
         (fields[:2], data, some, "here"),
         ([{**fields[0], "size": 1 << 40}, *fields[1:]], data, some, "here"),
         ([{**fields[0], "launches": []}, *fields[1:]], data, some, "here"),
+        ([{**fields[0], "resources": {"right": {"n": -1}}}, *fields[1:]], data, some, "here"),
         (None, data, some, "here"),
     ):
         with refused(tw.TuningError):
