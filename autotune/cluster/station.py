@@ -9,6 +9,7 @@ code may come; answers are the messages of `answers.py`.
 from __future__ import annotations
 
 import json
+import logging
 import platform
 import threading
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from ..records import environment_record, toolchain_record
 from .answers import CandidateAnswer, answered
 from .code import Compiled, pack, unpack
 
+_log = logging.getLogger(__name__)
 IDLE = 60.0
 """Seconds after which the processes of a program end that nothing is asked of."""
 KEPT = 64
@@ -156,10 +158,13 @@ class _Station:
         return self._program
 
     def _end(self) -> None:
-        """End the processes of the program, if there is one."""
+        """End the processes of the program, if there is one; what fails there stops nothing."""
         program, self._program = self._program, None
         if program is not None:
-            program.close()
+            try:
+                program.close()
+            except Exception:  # noqa: BLE001 - the next program needs none of it
+                _log.exception("the processes of a program cannot be ended")
 
 
 class _Builder:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -331,6 +332,30 @@ def test_a_program_that_does_not_open_answers_for_no_other(
     assert served(worker, "good") == "good"
     with refused(tw.TuningError):
         served(worker, "bad")
+
+
+def test_a_program_that_does_not_close_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = threading.Event()
+
+    class Stuck(Served):
+        def close(self) -> None:
+            tried.set()
+            raise OSError("it does not close")
+
+    monkeypatch.setattr(station, "_Program", Stuck)
+    monkeypatch.setattr(station, "IDLE", 0.01)
+    worker = station._Station()
+    assert served(worker, "one") == "one"
+    assert tried.wait(10)  # idle
+    answers = list[str]()
+    threading.Thread(target=lambda: answers.append(served(worker, "two")), daemon=True).start()
+    deadline = time.monotonic() + 10
+    while not answers and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert answers == ["two"]
+    assert "it does not close" in caplog.text
 
 
 def declare(target: str | None) -> None:
