@@ -163,10 +163,14 @@ class _Failed:
     error: Text
 
 
+class Unable(TuningError):
+    """What a worker says that it cannot do, and why."""
+
+
 def parse(kind: type[T], answer: object, request: str) -> T:
     """The answer to a request (its text). Raises `TuningError` for anything else.
 
-    So it does where the worker says that it cannot do it.
+    Raises `Unable` where the worker says that it cannot do it.
     """
     return read(kind, received(answer, request).fields, "answer", TuningError)
 
@@ -182,7 +186,7 @@ def received(answer: object, request: str) -> protocol.Message:
     if message.fields.get("request") != digest_of(request):
         raise TuningError("the answer to another request")
     if "error" in message.fields:
-        raise TuningError("{0}", read(_Failed, message.fields, "answer", TuningError).error)
+        raise Unable("{0}", read(_Failed, message.fields, "answer", TuningError).error)
     return message
 
 

@@ -2,8 +2,9 @@
 
 A worker that has the resource `tilewright` is a machine that runs candidates, one thing at a time;
 without builders it builds them too. One with `tilewright-build` is a process that builds them, on
-any machine of the same architecture. A worker whose answer makes no sense, that is late or that is
-slow gets no more work: it is set aside, until it is started again.
+any machine of the same architecture. A worker whose answer makes no sense or that is late gets no
+more work: it is set aside, until it is started again. One that is slow, or says that it cannot do
+something, rests; so it is set aside if it fails again and again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -31,6 +33,10 @@ _log = logging.getLogger(__name__)
 START = "start workers with: dask worker SCHEDULER --nthreads 1 --resources tilewright=1"
 HELLO_SECONDS = 60.0
 """Seconds in which a worker has to say who it is."""
+REST = 30.0
+"""Seconds after which a worker that was slow or failed is tried again."""
+MAX_FAILURES = 3
+"""Failures, with no success between them, after which a worker does not only rest."""
 LOOK = 1.0
 """Seconds between looks at which workers there are."""
 _POLL = 0.02
@@ -78,6 +84,7 @@ class Cluster:
         self._greeted: dict[str, tuple[Role, Asked]] = {}
         self._known: dict[str, Found] = {}
         self._rests: dict[str, float] = {}
+        self._failures = Counter[str]()
         self._looked = -math.inf
         self._kind: _Kind | None = None
         self._others: set[str] = set()
@@ -104,6 +111,16 @@ class Cluster:
             del self._workers[worker.address]
             self._refuse(worker.address, why)
             self._rests[worker.address] = time.monotonic() + seconds
+
+    def rest(self, worker: Worker, why: str) -> None:
+        """Set aside a worker that failed: for a while, unless it has failed so often in a row."""
+        self._failures[worker.address] += 1
+        again = self._failures[worker.address] < MAX_FAILURES
+        self.set_aside(worker, why, REST if again else math.inf)
+
+    def worked(self, worker: Worker) -> None:
+        """Note that a worker did what it was asked."""
+        del self._failures[worker.address]
 
     def submit(self, worker: Worker, request: str, data: bytes, limit: float) -> Asked:
         """Ask a worker about candidates; see `station.perform`."""
@@ -170,6 +187,7 @@ class Cluster:
                 self._greeted.pop(address, None)
             if now is not None and now.life != before.life:
                 self._rests[address] = -math.inf
+                del self._failures[address]
         for address in [a for a, end in self._rests.items() if end < self._looked]:
             del self._rests[address]
             self.aside.pop(address, None)

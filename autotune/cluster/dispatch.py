@@ -16,15 +16,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from ...base.text import count
-from .answers import UNBELIEVED
-from .cluster import Cluster, Role, Worker
+from .answers import UNBELIEVED, Unable
+from .cluster import REST, Cluster, Role, Worker
 from .scheduler import Asked
 
 _log = logging.getLogger(__name__)
 PATIENCE = 60.0
-"""Seconds for which a session waits for a worker where none is left."""
-REST = 60.0
-"""Seconds after which a worker that was slow is tried again."""
+"""Seconds for which a session waits for a worker where none is left: longer than one rests."""
 MAX_LOSSES = 2
 _TICK = 0.1
 
@@ -38,9 +36,10 @@ class Job:
     """Something to ask a worker about candidates (`numbers`).
 
     `ask` makes the text of the request, and the code beside it, when a worker is free. `read` reads
-    the answer; what it raises (`UNBELIEVED`) is a reason not to believe the worker, and `Disturbed`
-    one to let it rest. After `limit` seconds the worker is late. `on` is the worker that has to do
-    it, if it has to be one. `otherwise` is the job of a runner where no builder is left.
+    the answer; what it raises (`UNBELIEVED`) is a reason not to believe the worker, `Disturbed`
+    and `Unable` some to let it rest. After `limit` seconds the worker is late. `on` is the worker
+    that has to do it, if it has to be one. `otherwise` is the job of a runner where no builder is
+    left.
     """
 
     numbers: Sequence[int]
@@ -188,7 +187,7 @@ class _Work:
         return None
 
     def _heard(self, worker: Worker, job: Job, asked: Asked) -> Iterator[Done]:
-        """Read an answer; a worker that is not believed gets no more work."""
+        """Read an answer; a worker that is not believed gets no more work, one that fails rests."""
         if asked.lost:
             yield from self._lost(worker, job)
             return
@@ -198,10 +197,14 @@ class _Work:
         except Disturbed as error:
             self._cluster.set_aside(worker, str(error), REST)
             self._waiting.appendleft(job)
+        except Unable as error:
+            self._cluster.rest(worker, str(error))
+            yield from self._elsewhere(worker, job)
         except UNBELIEVED as error:  # what no worker can do costs no more than two of them
             self._cluster.set_aside(worker, str(error))
             yield from self._elsewhere(worker, job)
         else:
+            self._cluster.worked(worker)
             yield Done(job, worker, answer)
 
     def _lost(self, worker: Worker, job: Job) -> Iterator[Done]:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import dispatch
 from tilewright.autotune.cluster import sentinels as sentinel_times
 from tilewright.autotune.cluster import stream as streams
@@ -353,7 +354,8 @@ class Replies:
     def __init__(self, runners: str = "abc", builders: str = "") -> None:
         self.all = [Worker(name) for name in runners]
         self.all += [Worker(name, Role.BUILD) for name in builders]
-        self.aside: list[str] = []
+        self.aside, self.resting = list[str](), list[str]()
+        self.did = set[str]()
 
     @property
     def workers(self) -> list[Worker]:
@@ -368,6 +370,13 @@ class Replies:
     def set_aside(self, worker: Worker, why: str, seconds: float = 0.0) -> None:
         self.all.remove(worker)
         self.aside.append(worker.address)
+
+    def rest(self, worker: Worker, why: str) -> None:
+        self.all.remove(worker)
+        self.resting.append(worker.address)
+
+    def worked(self, worker: Worker) -> None:
+        self.did.add(worker.address)
 
     def named(self, address: str) -> str:
         return address
@@ -415,6 +424,46 @@ def test_what_no_worker_can_do_costs_two_of_them() -> None:
         ([0], "[0]"), ([1], None), ([2], "[2]"),
     ]  # fmt: skip
     assert len(cluster.workers) == 1
+
+
+def test_a_worker_that_says_that_it_cannot_rests() -> None:
+    def read(worker: Worker, numbers: Sequence[int], answer: object, request: str) -> object:
+        if worker.address == "a":
+            return parse(Measured, answered(request, {"error": "no space is left"}), request)
+        return request
+
+    cluster: Any = Replies()
+    done = [*do(cluster, Jobs(Job([0, 1], texts, read, 9.0)), lambda: None)]
+    assert sorted((d.job.numbers, d.answer) for d in done) == [([0], "[0]"), ([1], "[1]")]
+    assert (cluster.resting, cluster.aside) == (["a"], [])
+    assert cluster.did == {d.worker.address for d in done}
+
+
+def test_a_worker_that_fails_again_and_again_is_set_aside(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "REST", 0.0)
+    monkeypatch.setattr(clusters, "LOOK", 0.0)
+    cluster = Cluster(client, HERE)
+    address = cluster.workers[0].address
+
+    def back() -> Worker | None:
+        """The worker once it has rested; `None` if it does not come back."""
+        cluster.look()
+        while cluster._greeted:
+            time.sleep(0.01)
+            cluster.look()
+        return next((w for w in cluster.workers if w.address == address), None)
+
+    for done in (False, True, False, False, False):
+        worker = back()
+        assert worker is not None
+        if done:
+            cluster.worked(worker)
+        else:
+            cluster.rest(worker, "no space is left")
+    assert back() is None
+    assert cluster.aside == {address: "no space is left"}
 
 
 @pytest.mark.parametrize("most_bytes", [1, 1 << 30])
