@@ -2,9 +2,9 @@
 
 A worker that has the resource `tilewright` is a machine that runs candidates, one thing at a time;
 without builders it builds them too. One with `tilewright-build` is a process that builds them, on
-any machine of the same architecture. A worker whose answer makes no sense or that is late gets no
-more work: it is set aside, until it is started again. One that is slow, or says that it cannot do
-something, rests; so it is set aside if it fails again and again.
+any machine of the same architecture. A worker whose answer makes no sense gets no more
+work: it is set aside, until it is started again. One that is slow or late, or says that it cannot
+do something, rests; it is set aside if it fails again and again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .station import describe, perform
 _log = logging.getLogger(__name__)
 START = "start workers with: dask worker SCHEDULER --nthreads 1 --resources tilewright=1"
 HELLO_SECONDS = 60.0
-"""Seconds in which a worker has to say who it is."""
+"""Seconds in which a worker has to say who it is; one that is busy for others is asked again."""
 REST = 30.0
 """Seconds after which a worker that was slow or failed is tried again."""
 MAX_FAILURES = 3
@@ -109,8 +109,7 @@ class Cluster:
         """Give a worker no work for so many seconds; `why` is a reason in plain words."""
         if self.has(worker):
             del self._workers[worker.address]
-            self._refuse(worker.address, why)
-            self._rests[worker.address] = time.monotonic() + seconds
+            self._refuse(worker.address, why, seconds)
 
     def rest(self, worker: Worker, why: str) -> None:
         """Set aside a worker that failed: for a while, unless it has failed so often in a row."""
@@ -133,14 +132,16 @@ class Cluster:
             self._looked = time.monotonic()
             self._meet({found.address: found for found in self.scheduler.workers()})
         for address, (role, asked) in list(self._greeted.items()):
-            if asked.future.done() or asked.late:
+            if asked.future.done():
                 del self._greeted[address]
                 try:
-                    if not asked.future.done():
-                        raise TuningError("it does not say who it is")
                     self._admit(address, role, asked.answer(), asked.request)
                 except UNBELIEVED as error:
                     self._refuse(address, str(error))
+            elif asked.late:
+                del self._greeted[address]
+                asked.future.cancel()
+                self._refuse(address, "it does not say who it is", REST)
 
     def named(self, address: str) -> str:
         """What people call a worker: its name, if it has one, and its address."""
@@ -172,9 +173,10 @@ class Cluster:
         return self._kind
 
     def _settle(self) -> None:
-        """Wait until all that are greeted have said who they are."""
+        """Wait until all that are greeted have said who they are, or had the time for it."""
         self.look()
-        while self._greeted:
+        end = time.monotonic() + HELLO_SECONDS + LOOK
+        while self._greeted and time.monotonic() < end:
             time.sleep(_POLL)
             self.look()
 
@@ -231,8 +233,9 @@ class Cluster:
             raise TuningError("it is another kind of machine: {0}", kind)
         self._workers[address] = Worker(address, role, hello.environment())
 
-    def _refuse(self, address: str, why: str) -> None:
+    def _refuse(self, address: str, why: str, seconds: float = math.inf) -> None:
         self.aside[address] = why
+        self._rests[address] = time.monotonic() + seconds
         _log.warning("worker %s gets no work: %s", self.named(address), why)
 
 

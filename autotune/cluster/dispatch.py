@@ -143,7 +143,7 @@ class _Work:
             elif not self._cluster.has(worker):  # it ended
                 yield from self._lost(worker, job)
             elif asked.late:
-                self._cluster.set_aside(worker, f"no answer after {asked.limit:.3g} s")
+                self._cluster.rest(worker, f"no answer after {asked.limit:.3g} s")
                 yield from self._lost(worker, job)
 
     def give_up(self) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -464,6 +465,43 @@ def test_a_worker_that_fails_again_and_again_is_set_aside(
             cluster.rest(worker, "no space is left")
     assert back() is None
     assert cluster.aside == {address: "no space is left"}
+
+
+def test_a_worker_that_was_too_busy_to_say_who_it_is_is_asked_again(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "LOOK", 0.0)
+    first = next(iter(client.scheduler_info()["workers"]))
+    submit = Scheduler.submit
+
+    def busy(*asked: Any) -> Asked:
+        found = submit(*asked)
+        return replace(found, future=Future(), limit=0.0) if first in asked else found
+
+    monkeypatch.setattr(Scheduler, "submit", busy)
+    cluster = Cluster(client, HERE)
+    assert cluster.aside.keys() == {first}
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    cluster._rests[first] -= clusters.REST  # as if it had rested
+    deadline = time.monotonic() + 60
+    while len(cluster.workers) < 2 and time.monotonic() < deadline:
+        cluster.look()
+        time.sleep(0.01)
+    assert len(cluster.workers) == 2
+    assert cluster.aside == {}
+
+
+def test_a_worker_that_is_late_rests() -> None:
+    class Late(Replies):
+        def submit(self, worker: Worker, request: str, data: bytes, limit: float) -> Asked:
+            asked = super().submit(worker, request, data, limit)
+            return replace(asked, future=Future(), limit=0.0) if worker.address == "a" else asked
+
+    cluster: Any = Late()
+    jobs = Jobs(Job([0], texts, lambda *asked: asked[-1], 9.0))
+    done = [*do(cluster, jobs, lambda: None)]
+    assert [(d.job.numbers, d.answer) for d in done] == [([0], "[0]")]
+    assert (cluster.resting, cluster.aside) == (["a"], [])
 
 
 @pytest.mark.parametrize("most_bytes", [1, 1 << 30])
