@@ -41,7 +41,7 @@ T = TypeVar("T")
 class Hello:
     """What a worker says of itself: its versions, target and machine.
 
-    `target` is the text of the resolved target, `code` that of what its code is compiled for,
+    `target` is the text of the resolved target, for which its code is compiled,
     `machine` the facts by which times are compared (`CodeGenerator.timed_there`), `facts` are those
     of an `Environment`. Of a builder both are empty. One that `serves` another target of the
     session is no worker of this one.
@@ -53,7 +53,6 @@ class Hello:
     architecture: Text
     serves: bool
     target: Text
-    code: Text
     machine: Mapping[str, Any]
     facts: Mapping[str, Any]
 

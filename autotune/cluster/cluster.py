@@ -64,14 +64,13 @@ class Cluster:
 
     `wanted` is the target as each worker resolves it: `cpu` is its own processor. A session for
     several targets names them all in `among`, of which a worker serves one. `target` is what they
-    resolved, `code` the text of what code has to be for, `record` the record of the target.
+    resolved, `record` its record.
     `aside` has the workers that get no work by address, and why.
 
     Raises `ClusterError` where no worker measures for it, and where they are of several kinds.
     """
 
     target: Target
-    code: str
     record: TargetRecord
 
     def __init__(
@@ -89,7 +88,7 @@ class Cluster:
         self._kind: _Kind | None = None
         self._others: set[str] = set()
         kind = self._first_kind()
-        self.target, self.code, self.record = kind.target, kind.code, kind.record
+        self.target, self.record = kind.target, kind.record
         self._settle()  # builders say who they are, once it is known for what they build
 
     def of(self, role: Role) -> list[Worker]:
@@ -224,11 +223,11 @@ class Cluster:
             return
         there = generator_for(target).timed_there(target, hello.machine)
         record = TargetRecord(str(target), target.compat_class, there.perf_class)
-        kind = _Kind(target, hello.code, record, hello.architecture)
+        kind = _Kind(target, record, hello.architecture)
         if self._kind is None:
             self._kind = kind
             self._looked = -math.inf  # builders can be greeted now
-        elif kind.record.id != self._kind.record.id or kind.code != self._kind.code:
+        elif kind.record.id != self._kind.record.id:
             self._others.add(str(kind))
             raise TuningError("it is another kind of machine: {0}", kind)
         self._workers[address] = Worker(address, role, hello.environment())
@@ -244,12 +243,11 @@ class _Kind:
     """What the machines that run candidates are."""
 
     target: Target
-    code: str
     record: TargetRecord
     architecture: str
 
     def __str__(self) -> str:
-        return f"{self.record.perf} ({self.code})"
+        return f"{self.record.perf} ({self.target})"
 
 
 def _require(what: str, expected: object, found: object) -> None:

@@ -143,7 +143,7 @@ class ClusterMeasurer:
                 message = received(answer, asked)
                 part = [requests[n] for n in numbers]
                 codes = message.fields.get("codes")
-                return _Codes(unpack(codes, message.data, part, self._cluster.code))
+                return _Codes(unpack(codes, message.data, part, str(self._cluster.target)))
 
             limit = self._limit(len(numbers))
             return Job(numbers, ask, read, limit, role=Role.BUILD, otherwise=run)

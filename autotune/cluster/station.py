@@ -65,7 +65,6 @@ def _described(fields: Fields) -> Fields:
         "architecture": platform.machine(),
         "serves": serves,
         "target": str(target),
-        "code": str(target if builds else resolve(target)),
         "machine": {} if builds else {**runtime.machine(), **runtime.conditions()},
         "facts": {} if builds else environment_record(target).facts,
     }
@@ -196,7 +195,7 @@ class _Program:
         config = MeasureConfig(**fields["config"])
         pool = WorkerPool(target, config, fields["step_modules"])
         self._measurer = Measurer(func, target, config, workers=pool, tolerance=fields["tolerance"])
-        self._code = str(resolve(target))
+        self._target = str(target)
         self._kernels: dict[str, Kernel] = {}
 
     def open(self) -> None:
@@ -217,7 +216,7 @@ class _Program:
                 raise TuningError("the candidate does not build any more")
             return {"check": self._measurer.check(kernels[0]).to_json()}, b""
         codes = fields["codes"]
-        known = unpack(codes, data, requests, self._code) if codes else None
+        known = unpack(codes, data, requests, self._target) if codes else None
         return self._measure(requests, known, fields), b""
 
     def _measure(
