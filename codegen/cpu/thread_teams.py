@@ -11,8 +11,8 @@ a loop first asks for as many. A thread looks for an offer for `SPINS` seconds a
 may wake on the processor of its caller and wait there though others are idle: systems do not move
 it where processors have no cache in common, as in many virtual machines. The caller therefore takes
 its own processor from those of a sleeping thread that was last on it. A model of 28 loops on two
-threads, called 30 ms after its last call, takes 6.3 ms so, and as long without a pause; with
-libgomp's team it takes 12 to 14.5 ms after a pause, and 10.8 on one thread.
+threads, called 30 ms after its last call, takes 6.4 to 7.1 ms so, and as long without a pause; with
+libgomp's team it takes 12.8 to 14.5 ms after a pause, and 10.8 on one thread.
 
 | field of a team | content |
 | --- | --- |
