@@ -27,16 +27,19 @@ that it takes alone, and a balance in such calls.
 
 - A team adds the share of the iterations that others ran. It subtracts what the caller waited for
   others after it had run iterations itself.
-- While the balance is negative, the caller runs the loop alone, and each such call adds `_REPAID`.
-- Teams begin with a balance of `_GRANT`. One that becomes negative owes the grant as well.
+- When the balance becomes negative, the caller runs the loop alone for some calls: its patience.
+  Then teams have a balance of `_GRANT` again, as at the beginning.
+- Patience begins at `_SHORTEST` calls, doubles each time up to `_LONGEST`, and becomes shorter with
+  what teams gain.
 
-Where teams lose on average, they therefore cost a share of about `_REPAID` of the time. Where they
-gain, the balance stays positive, and a single late thread changes nothing.
+Where teams lose on average, they therefore cost a share of about `_GRANT / _LONGEST` of the time.
+Where they gain, the balance stays positive, and a single late thread changes nothing. What was
+wrong for a moment, such as the first calls of a program beside a thread pool that still spins, is
+forgotten after a few calls.
 
 To wake threads takes the caller longer than many a loop, and pays only if loops follow while they
 are awake. A second balance of the same kind subtracts the time that it takes to begin. While it is
-negative, the loop is offered to threads that are awake (`AWAKE`), which costs nothing, and each
-team in which nobody helped adds `_REPAID`.
+negative, the loop is offered to threads that are awake (`AWAKE`), which costs nothing.
 """
 
 from __future__ import annotations
@@ -62,13 +65,14 @@ _LINE, _RAN, _SECONDS, _BEGAN = 64, 8, 16, 24
 """Bytes of the line of a thread, and where its numbers are."""
 AWAKE = 1 << 8
 """The flag of a loop for which no thread is woken or made. OpenMP's runtimes ignore it."""
-_GRANT, _CREDIT, _DEBT = 8.0, 64.0, -32.0
-"""The balance with which teams begin; the largest; the smallest."""
-_REPAID = 1 / 16
-"""What a call alone adds to the balance."""
-_STATE = "{ double, double, double }"
-_ALONE, _WAKING = 8, 16
-"""Where an account has the seconds alone, and the balance of waking; the other is first."""
+_GRANT, _CREDIT = 8.0, 64.0
+"""The balance with which teams begin, and the largest. A negative one counts the calls alone."""
+_SHORTEST, _LONGEST = 16.0, 512.0
+"""For how many calls a loop is alone when its balance has become negative."""
+_LESS = 16.0
+"""By how many calls this becomes shorter with each call that teams gain."""
+_PATIENCE, _WAKING, _ALONE = 8, 16, 32
+"""Where a balance has its patience, and an account the balance of waking and the seconds alone."""
 
 
 def parallel(b: Builder, s: For) -> None:
@@ -93,14 +97,14 @@ def parallel(b: Builder, s: For) -> None:
     b.module.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
     team, alone = b.new_block("team"), b.new_block("alone")
     going_on = b.new_block("joined")  # knows nothing of what memory held before
-    b.module.declare("llvm.maxnum.f64", "declare double @llvm.maxnum.f64(double, double)")
+    for bound in ("maxnum", "minnum"):
+        intrinsic = f"llvm.{bound}.f64"
+        b.module.declare(intrinsic, f"declare double @{intrinsic}(double, double)")
     account = f"@{name}.account"
-    first = _double(_GRANT)
-    b.module.declare(
-        account,
-        f"{account} = internal global {_STATE} "
-        f"{{ double {first}, double 0.0, double {first} }}, align 32",
-    )
+    balance = f"double {_double(_GRANT)}, double {_double(_SHORTEST)}"
+    values = f"{{ {balance}, {balance}, double 0.0 }}"
+    state = "{ double, double, double, double, double }"
+    b.module.declare(account, f"{account} = internal global {state} {values}, align {_LINE}")
     b.branch(b.op(f"fcmp oge double {b.op(_load(account))}, 0.0"), team, alone)
 
     b.start(team)
@@ -127,7 +131,7 @@ def parallel(b: Builder, s: For) -> None:
 
     b.start(alone)
     _call(b, name, counters, ("0", "1"), _typed(types, captured), slots, workspace)
-    b.do(f"call void @{_settle(b)}.enter(ptr {account}, double {_double(_REPAID)})")
+    b.do(f"call void @{_settle(b)}.enter(ptr {account}, double 0.0)")
     b.jump(going_on)
     b.start(going_on)
     for _ in range(bool(slots) + in_slot):
@@ -311,30 +315,39 @@ def _settle(b: Builder) -> str:
   %start = fdiv double %until, %alone
   %helped = fsub double %others, %start
   %worth = select i1 %unknown, double -1.0, double %helped
-  %balance = {_load("%waking")}
-  %in_debt = fcmp olt double %balance, 0.0
-  %nobody = fcmp oeq double %others, 0.0
-  %repays = and i1 %in_debt, %nobody
-  %amount = select i1 %repays, double {_double(_REPAID)}, double %worth
-  call void @{function}.enter(ptr %waking, double %amount)
+  call void @{function}.enter(ptr %waking, double %worth)
   ret void
 }}
 
 define internal void @{function}.enter(ptr %place, double %profit) noinline #0 {{
   %balance = {_load("%place")}
+  %alone = fcmp olt double %balance, 0.0
+  br i1 %alone, label %waits, label %team
+
+waits:
+  %left = fadd double %balance, 1.0
+  %again = fcmp oge double %left, 0.0
+  %granted = select i1 %again, double {_double(_GRANT)}, double %left
+  {_store("%granted", "%place")}
+  ret void
+
+team:
   %sum = fadd double %balance, %profit
-  %before = fcmp olt double %balance, 0.0
-  %after = fcmp olt double %sum, 0.0
-  %owed = fsub double %sum, {_double(_GRANT)}
-  %granted = call double @llvm.maxnum.f64(double %sum, double {_double(_GRANT)})
-  %becomes = select i1 %before, double %granted, double %sum
-  %stays = select i1 %before, double %sum, double %owed
-  %charged = select i1 %after, double %stays, double %becomes
-  %too_high = fcmp ogt double %charged, {_double(_CREDIT)}
-  %capped = select i1 %too_high, double {_double(_CREDIT)}, double %charged
-  %too_low = fcmp olt double %capped, {_double(_DEBT)}
-  %result = select i1 %too_low, double {_double(_DEBT)}, double %capped
-  {_store("%result", "%place")}
+  %patience_place = getelementptr i8, ptr %place, i64 {_PATIENCE}
+  %patience = {_load("%patience_place")}
+  %in_debt = fcmp olt double %sum, 0.0
+  %calls = fneg double %patience
+  %capped = call double @llvm.minnum.f64(double %sum, double {_double(_CREDIT)})
+  %becomes = select i1 %in_debt, double %calls, double %capped
+  {_store("%becomes", "%place")}
+  %twice = fmul double %patience, 2.0
+  %gained = call double @llvm.maxnum.f64(double %profit, double 0.0)
+  %less = fmul double %gained, {_double(_LESS)}
+  %shorter = fsub double %patience, %less
+  %next = select i1 %in_debt, double %twice, double %shorter
+  %at_least = call double @llvm.maxnum.f64(double %next, double {_double(_SHORTEST)})
+  %bounded = call double @llvm.minnum.f64(double %at_least, double {_double(_LONGEST)})
+  {_store("%bounded", "%patience_place")}
   ret void
 }}"""
     b.module.declare(function, text)

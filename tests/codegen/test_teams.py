@@ -88,31 +88,25 @@ def late(seconds: float) -> MadeUp:
     return made_up
 
 
-def test_a_late_team_costs_the_calls_alone_that_its_waiting_took() -> None:
+def test_after_late_teams_the_loop_is_alone_for_ever_more_calls() -> None:
     made_up = late(3.0)
-    # 8 - 3 - 3 - 3 is negative: 144 calls alone repay 9, and teams have 8 again
-    assert [made_up.calls(n) for n in (3, 144, 3, 144, 3)] == [3, 0, 3, 0, 3]
+    # 8 - 3 - 3 - 3 is negative: 16 calls alone, and teams have 8 again
+    assert [made_up.calls(n) for n in (3, 16, 3, 32, 3, 64, 3)] == [3, 0, 3, 0, 3, 0, 3]
 
 
-def test_a_team_that_is_late_because_its_threads_slept_is_followed_by_others() -> None:
+def test_however_late_a_team_is_the_next_is_asked_after_16_calls_and_never_more_than_512() -> None:
     made_up = late(1e6)
-    assert made_up.calls(1 + 512) == 1
-    made_up.waited = 7.0
-    assert made_up.calls(1) == 1
-    made_up.gain()
-    assert made_up.calls(100) == 100
-
-
-def test_however_late_a_team_is_the_next_is_asked_after_512_calls() -> None:
-    made_up = late(1e6)
-    assert [made_up.calls(n) for n in (1, 512, 1, 512, 1)] == [1, 0, 1, 0, 1]
+    for alone in (16, 32, 64, 128, 256, 512, 512):
+        assert [made_up.calls(1), made_up.calls(alone)] == [1, 0]
 
 
 def test_teams_are_asked_again_when_they_gain() -> None:
     made_up = late(1e6)
-    assert made_up.calls(1 + 512) == 1
+    assert made_up.calls(1 + 16 + 1 + 32) == 2
     made_up.gain()
     assert made_up.calls(100) == 100
+    made_up.waited = 1e6
+    assert [made_up.calls(1), made_up.calls(16), made_up.calls(1)] == [1, 0, 1]  # 16 once more
 
 
 def test_a_single_late_team_among_those_that_gain_changes_nothing() -> None:
@@ -132,7 +126,7 @@ def test_a_caller_that_was_interrupted_does_not_make_the_loop_slow_alone() -> No
     made_up.worked = 1e6
     assert made_up.calls(1) == 1  # 1e6 seconds count as 2
     made_up.worked, made_up.waited = 1.0, 12.0
-    assert [made_up.calls(1), made_up.calls(192), made_up.calls(1)] == [1, 0, 1]
+    assert [made_up.calls(1), made_up.calls(16), made_up.calls(1)] == [1, 0, 1]
 
 
 def test_as_long_as_the_time_alone_is_not_known_a_team_costs_a_call() -> None:
@@ -141,7 +135,7 @@ def test_as_long_as_the_time_alone_is_not_known_a_team_costs_a_call() -> None:
     idle.helped = True
     stopped.waited = 1e-6
     for made_up in (idle, stopped):
-        assert [made_up.calls(n) for n in (9, 144, 1)] == [9, 0, 1]
+        assert [made_up.calls(n) for n in (9, 16, 1)] == [9, 0, 1]
 
 
 def test_a_caller_that_ran_nothing_at_first_learns_the_time_from_the_next_team() -> None:
@@ -158,7 +152,7 @@ def test_threads_are_woken_again_after_calls_that_waking_took() -> None:
     made_up = late(0.0)
     assert made_up.calls(1) == 1
     made_up.starting = 20.0
-    assert made_up.calls(1 + 320) == 321  # 8 - 20 is negative, and owes 8
+    assert made_up.calls(1 + 16) == 17  # 8 - 20 is negative
     assert made_up.waking == 2
     assert made_up.calls(1) == 1
     assert made_up.waking == 3
@@ -170,7 +164,7 @@ def test_threads_that_are_awake_help_however_long_waking_takes() -> None:
     made_up.starting = 20.0
     assert made_up.calls(1) == 1
     made_up.gain()
-    assert made_up.calls(20) == 20
+    assert made_up.calls(16) == 16
     assert made_up.waking == 2
     assert made_up.calls(100) == 100
     assert made_up.waking > 2
