@@ -23,14 +23,13 @@ from ..graph.reference import not_computed, run
 from ..runtime.device_part import DevicePart
 from ..runtime.model import Model
 from ..runtime.onnx_parts import OnnxruntimeParts, OpenvinoParts
-from ..runtime.part_loader import LOADERS, Call
+from ..runtime.part_loader import LOADERS, Call, provider_to_register
 from ..target import Target
 from .choose import POLICIES
 
 P = TypeVar("P", bound=Provider | type[Provider])
 
 PROVIDERS: dict[str, Provider] = {}
-_BUILT_IN: set[str] = set()
 
 
 def register_provider(provider: P) -> P:
@@ -39,14 +38,12 @@ def register_provider(provider: P) -> P:
     A later one of its name replaces it. Raises `BuildError` for what is no provider with a name,
     and for the name of one that is built in.
     """
-    own: object = provider() if isinstance(provider, type) else provider
-    name = getattr(own, "name", None)
-    if not isinstance(own, Provider) or not isinstance(name, str) or not name:
-        raise BuildError("expected a Provider with a name, found {0!r:.80}", own)
-    if name in _BUILT_IN:
-        raise BuildError("there is a provider {0} already", name)
-    PROVIDERS[name] = LOADERS[name] = own
+    _add(provider_to_register(provider, Provider))  # type: ignore[type-abstract]
     return provider
+
+
+def _add(provider: Provider) -> None:
+    PROVIDERS[provider.name] = LOADERS[provider.name] = provider
 
 
 def provider_of(name: str) -> Provider:
@@ -82,9 +79,6 @@ class Tilewright(Provider):
         from .build_model import build_graph
 
         return build_graph(graph, target, **self.options)
-
-
-register_provider(Tilewright())
 
 
 _LEFT_TO_LOCKS: Mapping[str, Any] = {"database": None, "allow": POLICIES, "tolerance": None}
@@ -137,10 +131,6 @@ class DeviceProvider(Provider):
         return build_for_device(graph, ways, self.timeout)
 
 
-register_provider(DeviceProvider("cuda", "cuda"))
-
-
-@register_provider
 class Reference(Provider):
     """Numpy, node by node, floats in float64: slow, and what all others are compared with."""
 
@@ -228,19 +218,20 @@ def alone(node: Node) -> Graph:
     )
 
 
-@register_provider
 class Onnxruntime(OnnxruntimeParts, _OnnxProvider):
     """onnxruntime on the processor, with as many threads as the target has."""
 
 
-@register_provider
 class Openvino(OpenvinoParts, _OnnxProvider):
     """OpenVINO on the processor. Operators on NaN may return other values than ours."""
 
     narrows = frozenset({"int64", "uint64", "uint32", "float64"})
 
 
-_BUILT_IN.update(PROVIDERS)
+for _provider in (
+    Tilewright(), DeviceProvider("cuda", "cuda"), Reference(), Onnxruntime(), Openvino(),
+):  # fmt: skip
+    _add(_provider)
 
 
 def elsewhere(nodes: Sequence[Node]) -> str:

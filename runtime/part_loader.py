@@ -1,6 +1,7 @@
 """Who loads the parts of artifacts that other providers run, by the names of the providers.
 
 `register_provider` adds a user's, whose module has to be imported before its artifacts are loaded.
+Where the compiler is, that of `building/providers.py` does, whose providers compile too.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from ..base.errors import ProviderError, TilewrightError
+from ..base.errors import BuildError, ProviderError, TilewrightError
 from ..target import Target
 from . import time_limit
 
@@ -21,7 +22,7 @@ time."""
 
 
 class PartLoader(ABC):
-    """Loads what a provider of this `name` has stored."""
+    """Loads what a provider of this `name` has stored. It is the `Provider` of a deployment."""
 
     name: str
     timeout: float | None = None
@@ -46,7 +47,34 @@ class PartLoader(ABC):
         """A call of a stored part, for a resolved target. Raises what says why there is none."""
 
 
+P = TypeVar("P", bound=PartLoader)
+Registered = TypeVar("Registered", bound=PartLoader | type[PartLoader])
+
+BUILT_IN = frozenset({"tilewright", "cuda", "reference", "onnxruntime", "openvino"})
+"""Names that no provider of a user has."""
 LOADERS: dict[str, PartLoader] = {}
+
+
+def register_provider(provider: Registered) -> Registered:
+    """Add a provider that loads parts of artifacts; a class may be decorated.
+
+    A later one of its name replaces it. Raises `BuildError` for what is no provider with a name,
+    and for the name of one that is built in.
+    """
+    own = provider_to_register(provider, PartLoader)  # type: ignore[type-abstract]
+    LOADERS[own.name] = own
+    return provider
+
+
+def provider_to_register(provider: object, kind: type[P]) -> P:
+    """The instance of a provider or of its class. Raises `BuildError` as `register_provider`."""
+    own = provider() if isinstance(provider, type) else provider
+    name = getattr(own, "name", None)
+    if not isinstance(own, kind) or not isinstance(name, str) or not name:
+        raise BuildError("expected a Provider with a name, found {0!r:.80}", own)
+    if name in BUILT_IN:
+        raise BuildError("there is a provider {0} already", name)
+    return own
 
 
 def load_part(provider: str, version: str, content: bytes, target: Target, **data: Any) -> Call:

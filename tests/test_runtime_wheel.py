@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -9,15 +10,19 @@ import zipfile
 from email.parser import BytesParser
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import ops
+from tilewright.building.providers import PROVIDERS
+from tilewright.runtime.part_loader import BUILT_IN, LOADERS
 
 from .graph.test_shipping import layers, x_of
+from .graph.test_stored_partition import chain
+from .graph.test_stored_partition import x_of as x_of_chain
 
 SERIAL = "cpu -threads=1"
 MAX_BYTES = 400_000
@@ -77,17 +82,50 @@ def test_the_wheel_has_the_sources_of_three_packages_and_needs_numpy(
     assert needed == ["numpy<3,>=2.0"]
 
 
+VENDOR = """
+import numpy as np
+
+try:
+    import tilewright as tw
+except ImportError:
+    import tilewright_runtime as tw
+
+@tw.register_provider
+class Vendor(tw.Provider):
+    name = "vendor"
+
+    def refusal(self, node):
+        return None if node.operator == "tanh" else "it has tanh only"
+
+    def version(self):
+        return "1.0"
+
+    def compile(self, part, target):
+        return self.load(self.store(part, target), target)
+
+    def store(self, part, target):
+        return part.nodes[0].operator.encode()
+
+    def load(self, content, target: tw.Target):
+        return getattr(np, content.decode())
+"""
+
+
 class Shipped(NamedTuple):
-    """A folder with a kernel, a model, arguments of both, and the results where they were built."""
+    """A folder with a kernel, a model, one of which a user's provider runs a part, arguments of
+    them, and the results where they were built."""
 
     folder: Path
     product: np.ndarray
     outputs: tuple[np.ndarray, ...]
+    chained: np.ndarray
 
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     folder = tmp_path_factory.mktemp("shipped")
+    (folder / "vendor.py").write_text(VENDOR)
+    runpy.run_path(str(folder / "vendor.py"))
     rng = np.random.default_rng(0)
     func, graph = ops.matmul_func(16, 12, 8), layers()
     built = tw.build(func, SERIAL, allow=("default",))
@@ -99,7 +137,15 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
         np.save(folder / f"{name}.npy", array)
     for program, name in ((func, "matmul.so"), (graph, "layers.so")):
         tw.build_library(program, folder / name, SERIAL, allow=("default",))
-    return Shipped(folder, c, tw.build(graph, SERIAL, allow=("default",))(x))
+    options: dict[str, Any] = {
+        "providers": ["tilewright", "vendor"],
+        "placement": {"tanh": "vendor"},
+    }
+    parted = chain("exp", "tanh", "negative")
+    tw.build_library(parted, folder / "chain.so", SERIAL, allow=("default",), **options)
+    chained = tw.load(folder / "chain.so")(x_of_chain())
+    del PROVIDERS["vendor"], LOADERS["vendor"]
+    return Shipped(folder, c, tw.build(graph, SERIAL, allow=("default",))(x), chained)
 
 
 DEPLOYED = """
@@ -117,7 +163,15 @@ model.warm_up()
 with ThreadPoolExecutor(8) as pool:
     tops = {top.tobytes() for _, top in pool.map(model, [x] * 100)}
 print(kernel.ready, model.ready, model.report().calls, len(tops))
-np.savez("results.npz", c, *model(x))
+try:
+    tw.load("chain.so")
+except tw.ProviderError as error:
+    print(error.data["provider"])
+import vendor
+parted = tw.load("chain.so")
+parted.warm_up()
+print(parted.ready, parted.evidence.elsewhere, tw.verify("chain.so").passed)
+np.savez("results.npz", c, *model(x), parted(np.linspace(-1, 1, 64, dtype=np.float32)))
 try:
     kernel(a, b, b)
 except tw.ArgumentError as error:
@@ -139,7 +193,7 @@ print(*sorted(name for name in loaded if not name.startswith("_")))
 def check_results(shipped: Shipped) -> None:
     with np.load(shipped.folder / "results.npz") as results:
         for wanted, found in zip(
-            (shipped.product, *shipped.outputs), results.values(), strict=True
+            (shipped.product, *shipped.outputs, shipped.chained), results.values(), strict=True
         ):
             np.testing.assert_array_equal(found, wanted)
 
@@ -160,8 +214,15 @@ def test_a_deployment_has_numpy_and_the_wheel_alone(
     assert pip("--python", python, "check", cwd=tmp_path) == "No broken requirements found.\n"
     told = run(python, "-c", DEPLOYED, cwd=shipped.folder).splitlines()
     sign = "pip install 'tilewright-runtime[sign]'"
-    assert told == ["True True 101 1", "True", sign, "no picture", "numpy tilewright_runtime"]
+    vendor = ["vendor", "True ('tanh by vendor',) True"]
+    loaded = "numpy tilewright_runtime vendor"
+    assert told == ["True True 101 1", *vendor, "True", sign, "no picture", loaded]
     check_results(shipped)
+
+
+def test_names_of_providers_that_are_built_in() -> None:
+    """The runtime refuses them too, although it has only some of these providers."""
+    assert frozenset(PROVIDERS) == BUILT_IN
 
 
 BESIDE = """

@@ -12,6 +12,7 @@ from .base import process as process  # watches forks from here on
 from .base.errors import (
     ArgumentError,
     ArtifactError,
+    BuildError,
     DeviceError,
     GuardError,
     KernelError,
@@ -26,12 +27,16 @@ from .base.errors import (
 from .runtime import Module, keep_freed_memory, load
 from .runtime.library import LoadedLibrary
 from .runtime.model import Model
+from .runtime.part_loader import PartLoader as Provider
+from .runtime.part_loader import register_provider
 from .runtime.partitioned import PartitionedModel
 from .runtime.verification import verify
+from .target import Target
 
 __all__ = [
     "ArgumentError",
     "ArtifactError",
+    "BuildError",
     "DeviceError",
     "GuardError",
     "KernelError",
@@ -41,7 +46,9 @@ __all__ = [
     "Module",
     "OutOfMemoryError",
     "PartitionedModel",
+    "Provider",
     "ProviderError",
+    "Target",
     "TargetError",
     "TilewrightError",
     "TrustError",
@@ -49,5 +56,6 @@ __all__ = [
     "errors",
     "keep_freed_memory",
     "load",
+    "register_provider",
     "verify",
 ]
