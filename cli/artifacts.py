@@ -116,25 +116,40 @@ def _password(path: Path | None, asked: str, *, confirm: bool = True) -> str:
 
 def library_and_program(path: Path) -> tuple[Path, str | None]:
     """The library that was built, and of `LIBRARY.so:NAME` the name of one of its programs."""
-    from ..runtime.artifact import manifest_path
-
     file, _, name = path.name.rpartition(":")
-    if file and not manifest_path(path).is_file() and manifest_path(path.with_name(file)).is_file():
+    if file and not is_artifact(path) and is_artifact(path.with_name(file)):
         return path.with_name(file), name
     return path, None
 
 
-def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
-    """Show the manifest of an artifact, or of a program in it; it may be for another machine."""
-    from ..runtime.artifact import manifest_path, read_manifest
+_OF_CODE = frozenset({".so", ".o", ".cubin"})
 
-    manifest = read_manifest(path)
+
+def is_artifact(path: Path) -> bool:
+    """Whether a path is that of an artifact's code, which may be missing, or of one beside it."""
+    from ..runtime.artifact import artifact_beside, manifest_path
+
+    if path.suffix in _OF_CODE or (path.name and manifest_path(path).is_file()):
+        return True
+    return artifact_beside(path) is not None
+
+
+def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
+    """Show the manifest of an artifact, or of a program in it; it may be for another machine.
+
+    A file that is missing, or has another size, is shown as that.
+    """
+    from ..runtime.artifact import manifest_path, part_place, read_manifest
+    from ..runtime.weights_file import weights_path
+
+    whole = manifest = read_manifest(path)
     if name is not None:
         manifest = replace(manifest, programs=(manifest.named(name),))
     if as_json:
         print_json(manifest.to_json())
         return
     size = manifest_path(path).stat().st_size
+    code, weights = manifest.code, manifest.weights
     print_facts(
         {
             "library": str(path),
@@ -142,8 +157,8 @@ def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
             "features": ", ".join(manifest.features) or None,
             "toolchain": ", ".join(f"{name} {text}" for name, text in manifest.toolchain.items()),
             **({} if manifest.code.form is None else {"to be linked": manifest.code.form}),
-            "code": f"{format_bytes(manifest.code.size)}, sha256 {short_id(manifest.code.sha256)}",
-            "weights": format_bytes(0 if manifest.weights is None else manifest.weights.size),
+            "code": f"{_size(path, code.size)}, sha256 {short_id(code.sha256)}",
+            "weights": "0 B" if weights is None else _size(weights_path(path), weights.size),
             "manifest": format_bytes(size),
         }
     )
@@ -152,7 +167,16 @@ def inspect_library(path: Path, name: str | None, *, as_json: bool) -> None:
     print_table(columns, [_row(program) for program in manifest.programs], "no programs")
     for program in manifest.programs:
         print_headings(2, program.name)
-        _print_program(program)
+        _print_program(program, part_place(path, whole, program.name))
+
+
+def _size(path: Path, expected: int) -> str:
+    """The size of a file as its manifest has it, and what is wrong with it at a glance."""
+    told = format_bytes(expected)
+    if not path.is_file():
+        return f"{told}, {path.name} is missing"
+    found = path.stat().st_size
+    return told if found == expected else f"{told}, {path.name} has {format_bytes(found)}"
 
 
 def _row(program: StoredProgram) -> list[str]:
@@ -168,9 +192,11 @@ def _row(program: StoredProgram) -> list[str]:
     ]
 
 
-def _print_program(program: StoredProgram) -> None:
-    """Print its arguments, its source, and its schedules or what is known of its model."""
+def _print_program(program: StoredProgram, place: Path) -> None:
+    """Print its arguments, its source, its parts of other providers, and its schedules or what is
+    known of its model."""
     from ..runtime.partition_evidence import evidence_from
+    from ..runtime.stored_partition import part_path
     from .graphs import print_evidence
 
     source, told = program.provenance.source, program.provenance.evidence
@@ -186,6 +212,14 @@ def _print_program(program: StoredProgram) -> None:
     if program.no_fixture is not None:
         facts["no fixture"] = program.no_fixture
     print_facts(facts)
+    if program.partition is not None and program.partition.files:
+        typer.echo()
+        parts, columns = program.partition.plan.parts, (">part", "provider", "version", "~size")
+        rows = [
+            [str(n), parts[n].provider, file.version, _size(part_path(place, n), file.content.size)]
+            for n, file in program.partition.files.items()
+        ]
+        print_table(columns, rows, "no parts")
     if program.provenance.schedules:
         typer.echo()
         columns = ("kernel", "~schedule", ">time", "~measured on", "when")

@@ -11,7 +11,7 @@ import typer
 
 from ..base.errors import ModelError, UnsupportedError
 from ..base.text import count, format_bytes, format_si
-from .artifacts import inspect_library, library_and_program
+from .artifacts import inspect_library, is_artifact, library_and_program
 from .freezing import inspect_lock
 from .graph_options import (
     PROVIDERS,
@@ -128,13 +128,10 @@ def inspect(  # noqa: PLR0913, PLR0917 - each option of a view has a name
 
 
 def is_built(path: Path, context: typer.Context, *sources: str) -> bool:
-    """Whether a model was built, which then takes none of `sources`, options of what is compiled.
-
-    A variable may name a database.
+    """Whether a path is that of a library, which takes none of `sources`, options of what is
+    compiled. The library may be missing. A variable may name a database.
     """
-    from ..runtime.artifact import manifest_path
-
-    if path.suffix == ".onnx" or not manifest_path(library_and_program(path)[0]).is_file():
+    if path.suffix == ".onnx" or not is_artifact(library_and_program(path)[0]):
         return False
     found = {n: context.get_parameter_source(n) for n in sources}
     given = [f"--{n}" for n, source in found.items() if source and source.name == "COMMANDLINE"]

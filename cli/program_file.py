@@ -187,6 +187,10 @@ def _made(name: str, parameters: Iterable[str], taken: set[str] | None = None) -
     file, _, function = name.rpartition(":")
     if not file or not function.isidentifier():
         more = "; a database is given by --db" if Path(name).suffix == ".db" else ""
+        if Path(name).is_dir():
+            more = ", which is a folder"
+        elif Path(name).is_file() and name.endswith(".py"):
+            more = f": name one of its functions, {name}:FUNCTION"
         raise typer.BadParameter(f"expected FILE.py:FUNCTION or MODEL.onnx, found {name!r}{more}")
     if not Path(file).is_file():
         raise typer.BadParameter(f"there is no file {file!r}")

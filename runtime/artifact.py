@@ -174,7 +174,7 @@ def read_manifest(code_path: Path) -> Manifest:
 
 def manifest_content(code_path: Path) -> bytes:
     """The bytes of the manifest of an artifact. Raises `ArtifactError`."""
-    if not code_path.name:
+    if not code_path.name or code_path.is_dir():
         raise ArtifactError(
             "{0} is a folder; expected the path of the code of an artifact", code_path
         )
@@ -185,12 +185,22 @@ def manifest_content(code_path: Path) -> bytes:
     except FileNotFoundError:
         if not os.path.lexists(code_path):
             raise _missing(code_path) from None
+        owner = artifact_beside(code_path)
         raise ArtifactError(
-            "{0} has no manifest: expected {1}",
-            code_path.name,
-            path,
-            hint="keep the code and its .json together",
-        ) from None
+            "{0} has no manifest: expected {1}", code_path.name, path,
+            hint="keep the code and its .json together"
+            if owner is None
+            else f"it is a file of {owner.name}: name that",
+        ) from None  # fmt: skip
+
+
+def artifact_beside(path: Path) -> Path | None:
+    """The code of the artifact to which a file beside it belongs: `det.so` of `det.so.part1`."""
+    while path.suffix:
+        path = path.with_suffix("")
+        if path.is_file() and manifest_path(path).is_file():
+            return path
+    return None
 
 
 def parse_manifest(content: bytes, path: Path) -> Manifest:

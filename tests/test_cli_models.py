@@ -177,6 +177,53 @@ def test_run_shares_a_model_among_providers(run: Run, layer: Path) -> None:
     assert Profile.from_json(told).steps
 
 
+@pytest.fixture
+def partitioned(run: Run, layer: Path, tmp_path: Path) -> Path:
+    """A library of which onnxruntime runs a part."""
+    pytest.importorskip("onnxruntime")
+    library = tmp_path / "layer.so"
+    given = [layer, "--shape", "N=3", "--constant", "scale=2", *ONE]
+    assert run("build", *given, "--place", "Relu=onnxruntime", "-o", library).code == 0
+    return library
+
+
+@pytest.mark.parametrize("lost", ["layer.so", "layer.so.part1", "layer.so.weights"])
+def test_inspect_says_which_file_is_missing(run: Run, partitioned: Path, lost: str) -> None:
+    assert run("verify", partitioned).code == 0
+    whole = run("inspect", partitioned).out
+    assert "missing" not in whole
+    assert "onnxruntime" in whole
+    (partitioned.parent / lost).unlink()
+    assert f"{lost} is missing" in run("inspect", partitioned).out
+    (check,) = run("verify", partitioned, "--json").json["checks"]
+    assert (check["what"], check["outcome"], lost in check["detail"]) == ("files", "wrong", True)
+
+
+def test_files_that_are_no_library(
+    run: Run, partitioned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is an error that names the file, or the library that it belongs to."""
+    monkeypatch.chdir(partitioned.parent)
+    Path("alone.so").write_bytes(partitioned.read_bytes())
+    Path("program.py").write_text("")
+    Path("program.json").write_text("{}")  # is no manifest of the file without its suffix
+    wanted = {
+        "layer.so.part1": "of layer.so",
+        "layer.so.json": "of layer.so",
+        "layer.so:other": "there are",
+        "alone.so": "expected alone.so.json",
+        "none.so": "none.so does not exist",
+        "none.so:one": "none.so does not exist",
+        "program.py": "program.py:FUNCTION",
+        ".": "folder",
+    }
+    for name, told in wanted.items():
+        done = run("inspect", name)
+        assert (done.code in {1, 2}, told in " ".join(done.err.split())) == (True, True), name
+    for name in ("layer.so.part1", "none.so", "program.py", "."):
+        assert run("verify", name).code == 1
+
+
 def evidence_in(run: Run, library: Path) -> Any:
     """The evidence of the only model of a library."""
     (program,) = run("inspect", library, "--json").json["programs"]
