@@ -94,9 +94,9 @@ def compiled_for_files(
 
     Raises what `tw.build_library` raises.
     """
-    if len(programs) > 1 and not generator_for(ways.target).joins:
+    if len(programs) > 1 and not generator_for(ways.target).several:
         raise BuildError(
-            "a library of {0} programs is for processors, found {1}", len(programs), ways.target,
+            "expected one program, as a file for {0} has, found {1}", ways.target, len(programs),
             hint="write a file of each",
         )  # fmt: skip
     # What is wrong with any of them is told before the first one is compiled.

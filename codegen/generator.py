@@ -250,6 +250,9 @@ class CodeGenerator(ABC, Generic[T, E]):
         Raises `TargetError` if it is for another machine, `BuildError` if it does not load.
         """
 
+    several: ClassVar[bool] = False
+    """Whether the `files` of an artifact may have several programs."""
+
     def is_intermediate(self, path: Path) -> bool:
         """Whether a file of that name is one that other tools make an artifact of; see `files`."""
         del path
@@ -273,10 +276,10 @@ class CodeGenerator(ABC, Generic[T, E]):
     ) -> tuple[File, ...]:
         """The files of an artifact, in the order to write: to load one takes no code generator.
 
-        The code is at `path` and comes first. There are several programs only for a generator that
-        `joins`. `toolchain` has versions by name. With `intermediate` they are what other tools
-        make an artifact of: an object file, for instance. `linker` is the command to link with,
-        where one is. Raises `BuildError` where that cannot be.
+        The code is at `path` and comes first. There are programs beyond the first only where the
+        generator takes `several`. `toolchain` has versions by name. With `intermediate` they are
+        what other tools make an artifact of: an object file, for instance. `linker` is the command
+        to link with, where one is. Raises `BuildError` where that cannot be.
         """
 
     # Measuring

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from .cuda_launch import KernelLaunch, kernels_from_json
 from .cuda_memory import CudaMemory, cuda_memory
 from .cuda_nvml import device_state, power_limit
 from .cuda_timer import CudaTimer
+from .evidence import Natural
 from .kernel import Kernel
 from .manifest import Manifest, StoredProgram
 from .module import Module, Origin
@@ -31,8 +33,28 @@ from .target_runtime import TargetRuntime
 from .timer import Timer
 
 
+@dataclass(frozen=True)
+class ImageSlice:
+    """Where the cubin of a program is in the code of an artifact of several programs."""
+
+    offset: Natural
+    size: Natural
+
+    def of(self, code: bytes) -> bytes:
+        """The cubin. Raises `ArtifactError` where the code is too short."""
+        if self.offset + self.size > len(code):
+            raise ArtifactError(
+                "manifest: image: expected at most {0} bytes of code, found {1} from {2}",
+                len(code), self.size, self.offset,
+            )  # fmt: skip
+        return code[self.offset :][: self.size]
+
+
 class CudaRuntime(TargetRuntime):
-    """The code of an artifact is a cubin. `kernels` lists those of each of its entry points."""
+    """The code of an artifact is a cubin, or has one of each program, which is its `image`.
+
+    `kernels` lists those of each of its entry points.
+    """
 
     timer: ClassVar[Timer] = CudaTimer()
 
@@ -71,7 +93,10 @@ class CudaRuntime(TargetRuntime):
     def needs(self, data: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
         lists = read(list[Any], data.get("kernels"), "manifest: kernels")
         entry_points(lists, signature)
-        return {"kernels": lists}
+        if "image" not in data:
+            return {"kernels": lists}
+        image = read(ImageSlice, data["image"], "manifest: image")
+        return {"kernels": lists, "image": asdict(image)}
 
     def load(
         self,
@@ -82,10 +107,12 @@ class CudaRuntime(TargetRuntime):
         *,
         trust_indices: bool,
     ) -> Module:
-        signature = program.signature
+        signature, image = program.signature, code
+        if "image" in program.needs:
+            image = ImageSlice(**program.needs["image"]).of(code)
         try:
             return cuda_module(
-                code,
+                image,
                 entry_points(program.needs["kernels"], signature),
                 signature,
                 manifest.target,

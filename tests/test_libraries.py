@@ -20,13 +20,14 @@ import tilewright as tw
 from tilewright import ops, te
 from tilewright.base.checked_json import sealed
 from tilewright.codegen.detect import resolve
-from tilewright.runtime import loader
+from tilewright.runtime import DeviceArray, loader
 from tilewright.runtime.artifact import manifest_path, read_manifest
 from tilewright.runtime.fixture import SteadyRandom
 from tilewright.runtime.library import LoadedLibrary
 from tilewright.runtime.weights_file import map_weights
 from tilewright.tir.equality import structural_hash
 
+from .autotune.emulated_gpu import emulated_gpu
 from .commands import Run
 from .graph.test_shipping import layers, x_of
 from .measured import put_measured
@@ -138,11 +139,33 @@ def test_what_is_no_library(tmp_path: Path, given: Any, named: str | None) -> No
     assert not [*tmp_path.iterdir()]
 
 
-def test_several_programs_are_for_processors(tmp_path: Path) -> None:
+def test_several_programs_for_a_device(tmp_path: Path) -> None:
+    """Each has its image in the file of the code; the emulator runs what is loaded of it."""
     target = "cuda -arch=sm_90a"
-    funcs = {name: ops.matmul_func(4, 4, 4) for name in ("one", "two")}
-    with refused(tw.BuildError, 2):
-        tw.build_library(funcs, tmp_path / "ops.cubin", target)
+    x = te.placeholder((40,), name="x")
+    given = []
+    for n in (1, 2):
+        y = te.compute((40,), lambda i, n=n: x[i] + n, name="y")
+        given.append(te.func([x, y], name=f"adds{n}"))
+    with emulated_gpu():
+        for func in given:
+            tw.build(func, target)  # whose images the emulator knows then
+        path = tw.build_library(given, tmp_path / "ops.cubin", target).files[0]
+        found = tw.load(path)
+        assert [*found] == ["adds1", "adds2"]
+        for n in (1, 2):
+            made = DeviceArray.of(np.zeros(40, np.float32))
+            found[f"adds{n}"](DeviceArray.of(np.arange(40, dtype=np.float32)), made)
+            np.testing.assert_array_equal(made.numpy(), np.arange(40) + n)
+        assert tw.verify(path).passed
+        found.warm_up()
+        assert found.ready
+        described = manifest_path(path)
+        whole = json.loads(described.read_text())
+        whole["programs"][1]["needs"]["image"]["size"] += 1 << 20
+        described.write_text(json.dumps(sealed(whole)))
+        with pytest.raises(tw.ArtifactError):
+            tw.load(path)
 
 
 def test_a_parallel_program_beside_a_serial_one(tmp_path: Path) -> None:

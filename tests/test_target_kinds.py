@@ -306,6 +306,12 @@ def artifact(program: Func, folder: Path, target: str = "toy") -> Path:
     return path
 
 
+def test_its_artifacts_have_one_program(program: Func, tmp_path: Path) -> None:
+    several = {"one": program, "two": program}
+    with refused(tw.BuildError, 2):
+        tw.build_library(several, tmp_path / "affine.toy", "toy")
+
+
 @pytest.mark.parametrize("text", ["toy", "toy -order=shuffled"])
 def test_its_kernels_become_artifacts(text: str, program: Func, tmp_path: Path) -> None:
     module = load(artifact(program, tmp_path, text))

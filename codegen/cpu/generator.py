@@ -144,6 +144,7 @@ class CpuGenerator(CodeGenerator[CpuTarget, "tuple[Emitted, ...]"]):
         return self.object_file(emitted, target)
 
     joins = True
+    several = True
 
     def join(
         self, functions: Sequence[Function], kernels: Sequence[Compiled], target: CpuTarget

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ...tir.ir import Func
     from ..program_loops import ProgramLoops
 
-KERNELS = "kernels"
+KERNELS, IMAGE = "kernels", "image"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ELF = b"\x7fELF"
 _SUFFIX = ".cubin"
@@ -136,6 +136,7 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
             raise ArtifactError("these are no facts of a device: {0!r}", error) from error
 
     suffix: ClassVar[str] = _SUFFIX
+    several = True
 
     def passes(self, target: CudaTarget) -> tuple[Pass, ...]:
         del target
@@ -250,21 +251,26 @@ class CudaGenerator(CodeGenerator[CudaTarget, Emitted]):
         intermediate: bool,
         linker: str | None = None,
     ) -> tuple[File, ...]:
-        """The cubin with its description behind it, and the manifest."""
+        """The cubin with its description behind it, and the manifest.
+
+        Of several programs, each has its cubin and description, one after the other: `image` is
+        where its cubin is.
+        """
         from ...base.files import File
         from ...runtime.artifact import ProgramContent, artifact_files
         from ...runtime.manifest import description
 
-        ((compiled, provenance),) = programs
-        self.check_files(
-            path, CudaTarget.of(compiled.target), intermediate=intermediate, linker=linker
-        )
-        signature, target = compiled.signature, compiled.target
-        needs = {KERNELS: [kernels_to_json(kernels) for kernels in kernels_of(compiled)]}
-        described = description(signature, target, target.features, needs)
-        code = File(path, compiled.image + described)
-        content = ProgramContent(signature, needs, provenance)
-        return artifact_files(code, target, toolchain, [content])
+        target = CudaTarget.of(programs[0][0].target)
+        self.check_files(path, target, intermediate=intermediate, linker=linker)
+        code, contents = b"", list[ProgramContent]()
+        for compiled, provenance in programs:
+            needs: dict[str, Any] = {KERNELS: [*map(kernels_to_json, kernels_of(compiled))]}
+            if len(programs) > 1:
+                needs[IMAGE] = {"offset": len(code), "size": len(compiled.image)}
+            signature = compiled.signature
+            code += compiled.image + description(signature, target, target.features, needs)
+            contents.append(ProgramContent(signature, needs, provenance))
+        return artifact_files(File(path, code), target, toolchain, contents)
 
     def emulate(self, func: Func, target: CudaTarget, arguments: Sequence[Any]) -> tuple[str, ...]:
         from ..lower import lower
