@@ -88,6 +88,21 @@ def test_an_artifact_of_an_older_version_has_one() -> None:
     assert {"library:matmul.so", "data:matmul", "tool:llvm"} <= found.keys()
 
 
+@pytest.mark.parametrize("target", ["cpu -threads=1", PARALLEL])
+def test_object_files_have_one(target: str, tmp_path: Path) -> None:
+    """Code for several threads calls the OpenMP runtime of the program that it is linked into."""
+    sch = adds(3)
+    if target == PARALLEL:
+        sch.parallel(sch.get_loops(sch.get_block("y"))[0])
+    path = tw.build_library(sch, tmp_path / "adds.o", target).files[0]
+    found = components(tw.sbom(path))
+    (code,) = found["library:adds.o"]["hashes"]
+    assert code["content"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert "file:adds.h" in found
+    assert ("runtime:libgomp" in found) == (target == PARALLEL)
+    assert "tool:linker" not in found
+
+
 def test_the_parts_of_other_providers(tmp_path: Path) -> None:
     ort = pytest.importorskip("onnxruntime")
     options: dict[str, Any] = {"providers": ["onnxruntime", "tilewright"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -94,13 +93,13 @@ def test_a_killed_command_leaves_the_old_file(name: str, moment: str, folder: Pa
 def test_a_full_disk_leaves_the_old_file(words: tuple[str, ...], folder: Path) -> None:
     before = (folder / "tuning.db").read_bytes()
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-
+    limited = (
+        "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+        "runpy.run_module('tilewright', run_name='__main__', alter_sys=True)"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "tilewright", *words],
+        [sys.executable, "-c", limited, *words],
         cwd=folder, env=environment(folder), check=False, capture_output=True, text=True,
-        preexec_fn=limit,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("tilewright: "), done.stderr

@@ -27,7 +27,7 @@ from ...target import CpuTarget
 from ..compiled import Compiled
 from .archive import archive, indexed, members
 from .generator import runs_parallel
-from .linking import link, version
+from .linking import link, tool, version
 from .linking import linker as find_linker
 from .object_file import read_object, renamed, with_constant
 
@@ -49,7 +49,7 @@ def library_files(
     kernels = [compiled for compiled, _ in programs]
     target = CpuTarget.of(kernels[0].target)
     code = link(_described(kernels, linked=True), target, linker)
-    versions = {**toolchain, "linker": version(find_linker(target, linker)[0])}
+    versions = {**toolchain, "linker": version(*tool(find_linker(target, linker)))}
     return _artifact(programs, File(path, code, 0o777), None, versions)
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import takewhile
 from pathlib import Path, PurePath
 
 from ...base.errors import BuildError
@@ -54,7 +55,7 @@ def link(
             objects = list(members(object_code))
             if any(not read_object(code).undefined.isdisjoint(OPENMP) for code in objects):
                 objects.append(thread_teams.library_code(cpu))
-                command += _STAYS if _is_linker(command[0]) else [f"-Wl,{','.join(_STAYS)}"]
+                command += _STAYS if _is_linker(command) else [f"-Wl,{','.join(_STAYS)}"]
             for number, code in enumerate(objects):
                 source = Path(folder, f"{number}.o")
                 source.write_bytes(code)
@@ -90,7 +91,7 @@ def linker(target: CpuTarget, chosen: str | None = None, *, find: Find = shutil.
     for name in names:
         program = find(name)
         if program is not None:
-            return _command(program)
+            return _command([program])
     packages = _packages(names)
     raise BuildError(
         "there is no linker for {0} on this machine (looked for {1})",
@@ -103,14 +104,17 @@ def linker(target: CpuTarget, chosen: str | None = None, *, find: Find = shutil.
 
 
 @cache
-def version(program: str) -> str:
-    """What a linker, or the compiler that calls it, says of its version; else its name."""
+def version(*program: str) -> str:
+    """What a linker, or the compiler that calls it, says of its version; else its name.
+
+    It is the `tool` of a command.
+    """
     with suppress(OSError, subprocess.TimeoutExpired):
-        words = [program, "--version"]
+        words = [*program, "--version"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
         if done.returncode == 0 and (said := printable(done.stdout.partition("\n")[0].strip())):
             return said[:_SHOWN]
-    return PurePath(program).name
+    return " ".join([PurePath(program[0]).name, *program[1:]])
 
 
 def _names(target: CpuTarget) -> Sequence[str]:
@@ -133,17 +137,23 @@ def _chosen(text: str, find: Find) -> list[str]:
             hint=f"install it; Debian and Ubuntu have the package {packages[0]}",
             packages=packages,
         )  # fmt: skip
-    return [*_command(program), *options]
+    return _command([program, *options])
 
 
-def _command(program: str) -> list[str]:
-    if _is_linker(program):
-        return [program, "-shared", "-z", "noexecstack"]
-    return [program, "-shared", "-nostdlib", "-Wl,-z,noexecstack"]
+def _command(words: list[str]) -> list[str]:
+    if _is_linker(words):
+        return [*words, "-shared", "-z", "noexecstack"]
+    return [*words, "-shared", "-nostdlib", "-Wl,-z,noexecstack"]
 
 
-def _is_linker(program: str) -> bool:
-    return _LINKER_NAME.fullmatch(PurePath(program).name) is not None
+def _is_linker(command: Sequence[str]) -> bool:
+    names = (PurePath(word).name for word in tool(command))
+    return any(_LINKER_NAME.fullmatch(name) for name in names)
+
+
+def tool(command: Sequence[str]) -> tuple[str, ...]:
+    """The program of a command, with the words by which it is one of several: `zig cc`."""
+    return tuple(takewhile(lambda word: not word.startswith("-"), command))
 
 
 def _packages(names: Sequence[str]) -> tuple[str, ...]:

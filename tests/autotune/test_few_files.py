@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 HERE = "cpu -threads=1"
 
 SCRIPT = """
+import resource
 import sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
 import tilewright as tw
 try:
     tune, matmul = tw.tune, tw.ops.matmul_func
@@ -46,13 +47,12 @@ print([child.cmdline() for child in psutil.Process().children(recursive=True)])
 def test_the_error_names_the_limit(tmp_path: Path, limit: int) -> None:
     place = tmp_path / "tuning.db"
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, place],
+        [sys.executable, "-c", SCRIPT, place, str(limit)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, limit)),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     *said, stray = done.stdout.splitlines()

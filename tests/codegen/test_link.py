@@ -17,7 +17,7 @@ from tilewright.base.errors import BuildError
 from tilewright.codegen.build import compile_func
 from tilewright.codegen.compiled import Compiled
 from tilewright.codegen.cpu.generator import runs_parallel
-from tilewright.codegen.cpu.linking import link, linker
+from tilewright.codegen.cpu.linking import link, linker, version
 from tilewright.schedule import Schedule
 
 from ..hosts import processor
@@ -84,6 +84,40 @@ def test_a_bare_linker_will_do() -> None:
     here = processor("cpu")
     found = linker(here, find=lambda name: "/bin/ld" if name == "ld" else None)
     assert found[:2] == ["/bin/ld", "-shared"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "flags"),
+    [
+        ("zig cc", ["cc", "-shared", "-nostdlib"]),
+        ("zig cc -target x86_64-linux", ["cc", "-target", "x86_64-linux", "-shared", "-nostdlib"]),
+        ("zig ld.lld", ["ld.lld", "-shared", "-z"]),
+        ("gcc -fuse-ld=lld", ["-fuse-ld=lld", "-shared", "-nostdlib"]),
+        ("ld.lld --threads=1", ["--threads=1", "-shared", "-z"]),
+    ],
+)
+def test_flags_come_after_the_words_of_a_linker(chosen: str, flags: list[str]) -> None:
+    """The first of them may say which program it is: `zig cc`."""
+    found = linker(processor("cpu"), chosen, find=lambda name: f"/bin/{name}")
+    assert found[1:][: len(flags)] == flags
+
+
+@needs_linker
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_linker_that_is_one_of_several_programs(threads: int, tmp_path: Path) -> None:
+    """Of two threads it has further flags, in the form of a compiler's."""
+    several = tmp_path / "several"
+    here = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if here is None:
+        pytest.skip("no compiler here")
+    several.write_text(f'#!/bin/sh\n[ "$1" = cc ] || exit 3\nshift\nexec {here} "$@"\n')
+    several.chmod(0o755)
+    compiled = scaled(threads)
+    assert link(compiled.image, compiled.target, f"{several} cc") == link(
+        compiled.image, compiled.target, here
+    )
+    assert version(str(several), "cc") == version(here)
+    assert version(str(several), "c++") == "several c++"
 
 
 @pytest.fixture
