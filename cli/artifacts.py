@@ -214,12 +214,12 @@ def _print_program(program: StoredProgram, place: Path) -> None:
     print_facts(facts)
     if program.partition is not None and program.partition.files:
         typer.echo()
-        parts, columns = program.partition.plan.parts, (">part", "provider", "version", "~size")
+        parts, of_parts = program.partition.plan.parts, (">part", "provider", "version", "~size")
         rows = [
             [str(n), parts[n].provider, file.version, _size(part_path(place, n), file.content.size)]
             for n, file in program.partition.files.items()
         ]
-        print_table(columns, rows, "no parts")
+        print_table(of_parts, rows, "no parts")
     if program.provenance.schedules:
         typer.echo()
         columns = ("kernel", "~schedule", ">time", "~measured on", "when")
