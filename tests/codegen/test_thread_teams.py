@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -42,6 +43,48 @@ def test_each_thread_runs_a_part_where_the_caller_waits_for_all(count: int, paus
         run(body, count, thread_teams.EACH)
         assert sorted(seen) == [(n, count) for n in range(count)]
         time.sleep(pause)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_processor_that_was_taken_from_a_thread_is_given_back() -> None:
+    """The system may move the caller at any time, so the places are tried until it stays."""
+    mine = os.sched_getaffinity(0)
+    one, other = sorted(mine)[:2]
+    found: list[int] = []
+
+    def note(number: int, _: int) -> None:
+        if number:
+            found.append(threading.get_native_id())
+
+    def helper() -> int:
+        run(note, 2, thread_teams.EACH)
+        return found[-1]
+
+    def woken(thread: int, caller: int, places: set[int]) -> set[int]:
+        """The processors of the thread once it was woken by a caller that has all of `mine`.
+
+        The thread falls asleep on one of its `places`; the caller was moved to a processor last.
+        """
+        os.sched_setaffinity(thread, places)
+        assert helper() == thread
+        time.sleep(20 * thread_teams.SPINS)
+        os.sched_setaffinity(0, {caller})
+        os.sched_setaffinity(0, mine)
+        assert helper() == thread
+        return os.sched_getaffinity(thread)
+
+    try:
+        thread = helper()
+        for _ in range(200):
+            if woken(thread, one, {one}) != mine - {one}:
+                continue
+            if woken(thread, other, {one}) == mine:
+                break
+        else:
+            pytest.fail(f"{one} was not given back")
+    finally:
+        os.sched_setaffinity(0, mine)
+        os.sched_setaffinity(found[-1], mine)
 
 
 def test_the_caller_begins_at_once_and_ends_after_those_who_began() -> None:
