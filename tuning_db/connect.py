@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,8 @@ _READING: dict[str, dict[str, Any]] = {
     "sqlite": {},
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
+_ALONE = "tilewright_alone"
+"""The option that counts the statements of a connection without a transaction."""
 _HEADER = 100
 _FILE = "file"
 _TIMEOUT = "timeout"
@@ -99,6 +102,10 @@ _NOT_REGULAR = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+class SecondStatement(Exception):
+    """What was to be one statement is more: it needs a transaction."""
 
 
 @dataclass(frozen=True)
@@ -126,15 +133,22 @@ class Opened:
             self.close()
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection in a transaction that sees one state of the database."""
+    def reading(self, *, alone: bool = False) -> Iterator[Connection]:
+        """A connection in a transaction that sees one state of the database.
+
+        For a statement `alone` a server needs none: it begins and commits by itself, in one turn of
+        the network and not three. A second one raises `SecondStatement`.
+        """
         self._require_process()
         with (
             translated(self.location),
             self.engine.connect() as connection,
             sensible(self.location),
         ):
-            yield connection.execution_options(**_READING[connection.dialect.name])
+            options = _READING[connection.dialect.name]
+            if alone and connection.dialect.name == "postgresql":
+                options = {"isolation_level": "AUTOCOMMIT", _ALONE: count()}
+            yield connection.execution_options(**options)
             connection.commit()  # at a ROLLBACK psycopg forgets its prepared statements
 
     @contextmanager
@@ -510,7 +524,14 @@ def _open_postgres(url: URL, read_only: bool) -> Opened:
             hint="pip install 'tilewright[postgres]'",
         ) from error
     _ask_idle_connections(engine)
+    event.listen(engine, "before_cursor_execute", _require_first)
     return Opened(engine, location, read_only, os.getpid(), BUSY_TIMEOUT)
+
+
+def _require_first(connection: Connection, *_: object) -> None:
+    statements: Iterator[int] = connection.get_execution_options().get(_ALONE, repeat(0))
+    if next(statements) > 0:
+        raise SecondStatement
 
 
 def _ask_idle_connections(engine: Engine) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -22,7 +22,7 @@ from . import lookup, near
 from .arguments import require_amounts
 from .compare import RecordDiff, compare_records, compare_times
 from .confirm import Applies, Wanted
-from .connect import Opened
+from .connect import Opened, SecondStatement
 from .explain import Explanation, explain
 from .failures import CallersError
 from .gains import Gains
@@ -98,7 +98,7 @@ class Queries(Hinted):
         Raises `DatabaseError` if there is none, or if it is damaged.
         """
         for layer in self._layers:
-            with layer.reading() as connection:
+            with layer.reading(alone=True) as connection:
                 record = get(connection, kind, id)
             if record is not None:
                 return record
@@ -202,8 +202,8 @@ class Queries(Hinted):
         Those of all layers; `verified` of `tuning_db.values` says what they amount to. Damaged ones
         are left out, with a warning.
         """
-        with self._connections() as layers, leaving_out() as damage:
-            return lookup.checks_of(layers, workload, target.comparable, schedule, damage)
+        of = (workload, target.comparable, schedule)
+        return self._ask(lambda layers, damage: lookup.checks_of(layers, *of, damage))
 
     def _listed(
         self,
@@ -218,8 +218,7 @@ class Queries(Hinted):
         return sorted(entries, key=lambda entry: order_key(order, entry[0]))[:limit]
 
     def _intact(self, statement: Select[Any], read: Callable[[Row[Any]], T]) -> dict[str, T]:
-        with self._connections() as layers, leaving_out() as damage:
-            return undamaged(layers, statement, read, damage)
+        return self._ask(lambda layers, damage: undamaged(layers, statement, read, damage))
 
     def state(self, families: Sequence[str], workloads: Sequence[str]) -> str:
         """A digest (SHA-256, hex) of what lookups of programs read, by their families and ids.
@@ -366,17 +365,20 @@ class Queries(Hinted):
         to the program, or `None`. If it does not, the next best is tried, up to a hundred. What it
         raises is raised as it is.
         """
-        with self._connections() as layers, leaving_out() as damage:
+
+        def best(layers: Layers, damage: Damage) -> Best | None:
             wanted = _wanted(workload, target, toolchain, tolerance, damage)
             return lookup.best(layers, wanted, applies, pins=pins)
+
+        return self._ask(best)
 
     def pinned(self, workload: str, target: TargetRecord) -> Pin | None:
         """The pin of a workload (id) on comparable targets that `best` takes, or None.
 
         A damaged one is left out, with a warning.
         """
-        with self._connections() as layers, leaving_out() as damage:
-            return lookup.in_force(layers, workload, target.comparable, damage)
+        of = (workload, target.comparable)
+        return self._ask(lambda layers, damage: lookup.in_force(layers, *of, damage))
 
     def gains(self, best: Best) -> Gains:
         """The gains of a result of `best` over the program as written and the untuned build.
@@ -462,11 +464,22 @@ class Queries(Hinted):
             wanted = _wanted(id, target, toolchain, tolerance, Damage())
             return explain(layers, workload, target, wanted, applies)
 
+    def _ask(self, read: Callable[[Layers, Damage], T]) -> T:
+        """The result of `read`, of one state of each layer.
+
+        It is asked without a transaction first, for what takes one statement of a layer.
+        """
+        with leaving_out() as damage:
+            with suppress(SecondStatement), self._connections(alone=True) as layers:
+                return read(layers, damage)
+            with self._connections() as layers:
+                return read(layers, damage)
+
     @contextmanager
-    def _connections(self) -> Iterator[Layers]:
+    def _connections(self, *, alone: bool = False) -> Iterator[Layers]:
         try:
             with ExitStack() as stack:
-                yield [stack.enter_context(layer.reading()) for layer in self._layers]
+                yield [stack.enter_context(layer.reading(alone=alone)) for layer in self._layers]
         except CallersError as error:
             raise error.error from None
 

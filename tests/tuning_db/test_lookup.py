@@ -563,6 +563,28 @@ def test_most_lookups_are_one_statement_that_stays_prepared(db: TuningDatabase) 
             assert any(" found " in statement for statement in prepared.scalars())
 
 
+def test_a_lookup_is_in_a_transaction_if_it_is_more_than_one_statement(db: TuningDatabase) -> None:
+    db.put(*verified(8, 1.0), *verified(9, 2.0))
+    levels: list[object] = []
+
+    @event.listens_for(db._layers[0].engine, "before_cursor_execute")
+    def note(connection: Connection, *_: object) -> None:
+        levels.append(connection.get_execution_options().get("isolation_level"))
+
+    db.best(MATMUL.id, CPU, LLVM)
+    if db._layers[0].engine.dialect.name == "sqlite":
+        assert len(levels) == 2  # BEGIN is one
+        return
+    assert levels == ["AUTOCOMMIT"]
+    db.pin(MATMUL.id, CPU, schedule(9).id)
+    levels.clear()
+    best = db.best(MATMUL.id, CPU, LLVM)
+    assert best is not None
+    assert best.pinned
+    assert levels[0] == "AUTOCOMMIT"  # the second is refused
+    assert set(levels[1:]) == {"REPEATABLE READ"}
+
+
 def test_a_pin_of_what_has_no_usable_measurement(db: TuningDatabase) -> None:
     """The statement that says where nothing is pinned returns no row then."""
     db.put(schedule(8), verification(8))
