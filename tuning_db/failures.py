@@ -142,8 +142,8 @@ def translate(error: DBAPIError, location: str) -> DatabaseError:
         meaning = ("cannot be reached", "check that the server runs and that the URL is right")
     else:
         meaning = None
-    if meaning is None:
-        return DatabaseError("database {0}: {1}", location, words)
+    if meaning is None:  # it is about what was written
+        return DatabaseError("database {0}: {1}", location, words, refused=True)
     what, hint = meaning
     if state == "42501":
         return _missing_right(error, location, words)

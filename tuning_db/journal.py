@@ -38,7 +38,7 @@ from .queries import Queries
 from .read import COLUMNS, to_record
 from .schema import prepare
 from .store import TuningDatabase
-from .sync import copy
+from .sync import copy, require_taken
 from .tables import TABLES, measurement, verification
 from .values import KINDS, AnyRecord, Session, digest
 from .write import write
@@ -91,33 +91,37 @@ def journalled(database: TuningDatabase) -> Iterator[TuningDatabase]:
 def deliver_waiting(database: TuningDatabase) -> dict[str, int]:
     """Send what processes that ended left waiting for a database; return how many were new.
 
-    Journals of processes that are at work are left to them. Where one cannot be sent, it is kept,
-    and the others are sent. Raises `DatabaseError` for the first of these in the end, and at once
-    where the server is out of reach.
+    Journals of processes that are at work are left to them. Where a record is refused, its journal
+    is kept, and all others are sent. Raises `DatabaseError` for all of these in the end, and at
+    once where the server is out of reach.
     """
     new = dict.fromkeys(KINDS, 0)
     left = {path.with_suffix(".db") for path in _folder().glob(f"{_key(database)}-*.lock")}
-    failed: list[DatabaseError] = []
+    failed: dict[str, DatabaseError] = {}
     for path in sorted({*waiting(database), *left}):
         with _held(path) as free:
             if not free or not path.exists():
                 continue
+            refused: dict[str, DatabaseError] = {}
+            arrived = dict.fromkeys(KINDS, 0)
             try:
                 with TuningDatabase(path, create=False) as journal:
-                    arrived = copy(journal._layers[0], database._layers[0])
+                    arrived = copy(journal._layers[0], database._layers[0], refused)
             except DatabaseError as error:
-                failed.append(error)
                 if error.data.get("unreachable"):
-                    break
+                    raise
+                refused[path.name] = error
+            failed |= refused
+            if not refused:
+                _remove(path)
+            if not any(arrived.values()):
                 continue
-            _remove(path)
             new = {kind: number + arrived[kind] for kind, number in new.items()}
             _log.warning(
                 "%s waited for %s, and have arrived", count(sum(arrived.values()), "record"),
                 database.location,
             )  # fmt: skip
-    if failed:
-        raise failed[0]
+    require_taken(failed)
     return new
 
 

@@ -31,7 +31,7 @@ from .read import Damage, Layers, every
 from .removal import Removal
 from .roles import grants
 from .schema import prepare
-from .sync import Synced, copy
+from .sync import Synced, copy, require_taken
 from .values import (
     AnyRecord,
     Json,
@@ -294,13 +294,18 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         portion of records is a transaction: what was interrupted goes on where it was, and doing it
         again changes nothing. Of two states of a session the later one stays; where both have
         pinned a schedule, each keeps its own. A path or URL is opened for writing.
+
+        Raises `DatabaseError` in the end for records that are damaged or that a database refuses;
+        all others are there then.
         """
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other) as opened:
                 return self.sync(opened)
         here, there = self._layers[0], other._layers[0]
-        received = copy(there, here)
-        return Synced(received, copy(here, there))
+        refused: dict[str, DatabaseError] = {}
+        synced = Synced(copy(there, here, refused), copy(here, there, refused))
+        require_taken(refused)
+        return synced
 
     def compare(self, other: TuningDatabase | PathOrURL) -> DatabaseDiff:
         """What this database has that another one has not, and the reverse (without layers)."""

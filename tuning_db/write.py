@@ -163,6 +163,7 @@ def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> 
             kind,
             count,
             hint="a trigger or rule of somebody else's may be on its tables: drop it",
+            refused=True,
         )
 
 

@@ -19,6 +19,7 @@ from .samples import (
     MATMUL,
     ONE_OF_EACH,
     SESSION,
+    SOFTMAX,
     WIDER,
     delete,
     measurement,
@@ -94,6 +95,21 @@ def test_what_was_interrupted_goes_on(
         sent = sum(mine.sync(team).sent.values())
         assert arrived + sent == sum(mine.counts().values())
         assert dump(mine) == dump(team)
+
+
+def test_what_is_refused_holds_back_no_other(new_place: Place, tmp_path: Path) -> None:
+    with TuningDatabase(tmp_path / "mine.db") as mine, TuningDatabase(new_place()) as team:
+        mine.put(*BASE, *(record for n in range(10) for record in verified(n + 1, 1.0 + n)))
+        damaged, missing = schedule(3).id, measurement(3, 3.0).id
+        with mine._layers[0].writing() as connection:
+            connection.exec_driver_sql("UPDATE schedule SET trace = '[]' WHERE id = ?", (damaged,))
+        team.put(*BASE, SOFTMAX)
+        with pytest.raises(DatabaseError) as caught:
+            mine.sync(team)
+        refused = {damaged, missing, verification(3).id}
+        assert set(caught.value.data["refused"]) == refused
+        assert sum(mine.counts().values()) - sum(team.counts().values()) == len(refused)
+        assert mine.get(Workload, SOFTMAX.id) == SOFTMAX
 
 
 def test_a_damaged_record_is_refused_by_name(new_place: Place, tmp_path: Path) -> None:
