@@ -216,6 +216,7 @@ def _first(given: frozenset[str]) -> Select[Any]:
             *(measurement.c[name] == found.c[name] for name in _OF_SESSION),
             measurement.c.outcome == Outcome.OK,
         )
+        .correlate(found)
         .offset(literal_column("0"))  # PostgreSQL would seek all later moments instead
         .subquery()
     )
@@ -723,15 +724,15 @@ def _choice(connection: Connection, entries: list[Entry], known: Entry, wanted: 
 
 def _compared(connection: Connection, entries: list[Entry], wanted: Wanted) -> Best:
     """The choice among interleaved measurements."""
+    if len(entries) == 1:
+        measured, schedule = entries[0]
+        return Best(schedule, measured, False, location(connection))
     earlier = partial(_earlier, connection, entries, wanted)
-    untuned = None
-    if len(entries) > 1:
-        session = partial(get, connection, Session, entries[0][0].session)
-        untuned = untuned_of(wanted.damage.or_none(connection, session))
+    session = partial(get, connection, Session, entries[0][0].session)
+    untuned = untuned_of(wanted.damage.or_none(connection, session))
     comparison = compare_schedules(entries, earlier, untuned)
     measured, schedule = next(e for e in entries if e[1].id == comparison[0].schedule)
-    others = tuple(comparison) if len(comparison) > 1 else ()
-    return Best(schedule, measured, False, location(connection), others)
+    return Best(schedule, measured, False, location(connection), tuple(comparison))
 
 
 def _earlier(
