@@ -198,7 +198,8 @@ def _first(given: frozenset[str]) -> Select[Any]:
     """The fastest usable measurement, a row for each check of it, with all that most lookups need.
 
     That is its schedule, its target and toolchain, and the check. In the end: how many measurements
-    have its moment, whether its session has later finals, and how many pins there are.
+    have its moment, whether its session may have later finals, and how many pins there are. Indexes
+    alone say these.
     """
     found = (
         select(*COLUMNS["measurement"])
@@ -210,20 +211,10 @@ def _first(given: frozenset[str]) -> Select[Any]:
     )
     checked = and_(*(verification.c[name] == found.c[name] for name in CHECKED))
     together = select(func.count(measurement.c.id)).where(measurement.c.created == found.c.created)
-    of_session = (
-        select(measurement.c.created)
-        .where(
-            *(measurement.c[name] == found.c[name] for name in _OF_SESSION),
-            measurement.c.outcome == Outcome.OK,
-        )
-        .correlate(found)
-        .offset(literal_column("0"))  # PostgreSQL would seek all later moments instead
-        .subquery()
-    )
     later = (
-        select(of_session.c.created)
-        .where(of_session.c.created > found.c.created)
-        .group_by(of_session.c.created)
+        select(measurement.c.created)
+        .where(measurement.c.session == found.c.session, measurement.c.created > found.c.created)
+        .group_by(measurement.c.created)
         .having(func.count() > literal_column("1"))
         .exists()
     )

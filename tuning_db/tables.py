@@ -33,7 +33,7 @@ from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, fiel
 CHECKED = ("workload", "target", "schedule", "toolchain")
 """The columns that name what a numeric check verifies: measurements with the same values."""
 VERSION_TABLE = "tuning_db_revision"
-HEAD = "0010"
+HEAD = "0011"
 
 
 class JsonText(TypeDecorator[Any]):
@@ -83,8 +83,8 @@ INDICES = {
     "measurement": [
         Index("ix_measurement_best", "workload", "comparable", "outcome", "verified", "seconds"),
         Index(None, "schedule", "workload"),
-        Index(None, "session"),
         Index(None, "created"),
+        Index(None, "session", "created"),
     ],
     "pin": [Index(None, "workload")],
 }
