@@ -18,6 +18,8 @@ from .jit import load_object
 from .thread_teams import EACH
 
 Array = np.ndarray[Any, Any]
+THREADS = 3
+"""Which integer of a context says how many threads ran the loop."""
 BLOCK = 512
 """Bytes that an iteration reads or writes."""
 STEPS = 64
@@ -202,12 +204,24 @@ done:
 def _over_blocks(
     name: str, phis: Iterable[str], steps: Iterable[str], end: Iterable[str], *, parallel: bool
 ) -> Loop:
-    """A function that runs `steps` on each block, from `%place`, in several repetitions."""
-    number = "call i32 @omp_get_thread_num()" if parallel else "add i32 0, 0"
+    """A function that runs `steps` on each block, from `%place`, in several repetitions.
+
+    One for all threads writes into its context how many they are, as `THREADS`.
+    """
+    number, threads = "add i32 0, 0", []
+    if parallel:
+        number = "call i32 @omp_get_thread_num()"
+        threads = [
+            "%threads = call i32 @omp_get_num_threads()",
+            "%ran = zext i32 %threads to i64",
+            f"%ran.at = getelementptr i64, ptr %c, i64 {THREADS}",
+            "store atomic i64 %ran, ptr %ran.at monotonic, align 8",
+        ]
     text = f"""define void @{name}(ptr %c) #0 {{
 entry:
   {_lines([*field("count", 0, "i64"), *field("blocks", 1, "i64"), *field("all", 2, "ptr")])}
   %number = {number}
+  {_lines(threads)}
   %mine = zext i32 %number to i64
   %bytes = mul i64 %blocks, {BLOCK}
   %offset = mul i64 %mine, %bytes
@@ -273,6 +287,7 @@ def module_text(
             f'target triple = "{target.triple}"',
             "declare void @GOMP_parallel(ptr, ptr, i32, i32)",
             "declare i32 @omp_get_thread_num()",
+            "declare i32 @omp_get_num_threads()",
             *dict.fromkeys(d for loop in functions.values() for d in loop.declared),
             *(loop.text for loop in functions.values()),
             *together,

@@ -11,7 +11,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...target import CpuTarget, Rates
 from ..detect import processor_quota, usable_processors
 from ..generator import Measured
 from . import bare_loops as bare
-from .bare_loops import BLOCK, GATHERS, STEPS, TABLE, Array
+from .bare_loops import BLOCK, GATHERS, STEPS, TABLE, THREADS, Array
 
 SECONDS = 1.5
 """The most that measuring takes, of rounds that agree; see `measure`."""
@@ -73,7 +73,7 @@ _GROWTH = 64.0
 class _Loop:
     """A loop with its context, of which the first integer says how often it repeats.
 
-    `work` is what one repetition does, in the unit of its rate.
+    `work` is what a thread does in one repetition, in the unit of its rate.
     """
 
     call: Callable[[Array], object]
@@ -101,11 +101,16 @@ class _Loop:
         for _ in range(max(1, round(_TOGETHER / self.seconds))):
             if self.places:
                 self.context[self.place] = self.places[len(self.samples) % len(self.places)]
-            self.samples.append(self._timed() / int(self.context[0]))
+            self.samples.append(self._timed() / (int(self.context[0]) * self.threads))
+
+    @property
+    def threads(self) -> int:
+        """How many threads ran it last: the system may refuse some."""
+        return int(self.context[THREADS])
 
     @property
     def best(self) -> float:
-        """Seconds of a repetition, undisturbed."""
+        """Seconds of a repetition of a thread, undisturbed."""
         return sorted(self.samples)[int(_BEST * len(self.samples))]
 
     def settled(self) -> bool:
@@ -149,7 +154,7 @@ def measure(target: CpuTarget) -> Measured:
     strange = dict(_strange(found, target.rates))
     believed = found._replace(**{name: getattr(target.rates, name) for name in strange})
     disturbed = (*_disturbed(loops, target), *strange.values())
-    odd = (*disturbed, *_limited(target))
+    odd = (*disturbed, *_limited(target), *_refused(loops, target))
     return Measured(believed.to_json(), odd, bool(disturbed))
 
 
@@ -218,7 +223,7 @@ def _loops(target: CpuTarget) -> dict[str, _Loop]:
             loops[f"all {level}"] = _Loop(
                 together["reads"],
                 _context(blocks, memory.ctypes.data),
-                blocks * BLOCK * target.threads,
+                blocks * BLOCK,
                 memory,
                 places=[memory.ctypes.data + at for at in range(0, size - part + 1, part)],
                 once=level == "memory",
@@ -242,8 +247,9 @@ def _misses(target: CpuTarget, size: int) -> bool:
 
 
 def _context(*numbers: int) -> Array:
-    """One repetition, then numbers; vectors of ones from byte 64 on."""
+    """One repetition, then numbers; on one thread; vectors of ones from byte 64 on."""
     context = np.zeros(256, np.int64)
+    context[THREADS] = 1
     context[: 1 + len(numbers)] = [1, *numbers]
     context[8:].view(np.float32)[:] = 1.0
     return context
@@ -317,6 +323,13 @@ def _disturbed(loops: dict[str, _Loop], target: CpuTarget) -> Iterator[str]:
     load = os.getloadavg()[0]
     if load > target.cores:
         yield f"a load of {load:.1f} on {target.cores} processors"
+
+
+def _refused(loops: Mapping[str, _Loop], target: CpuTarget) -> Iterator[str]:
+    """In words, that the system has made fewer threads than the target has."""
+    ran = [loop.threads for name, loop in loops.items() if name.startswith("all ")]
+    if ran and min(ran) < target.threads:
+        yield f"{min(ran)} of {target.threads} threads: the system refuses more"
 
 
 def _limited(target: CpuTarget) -> Iterator[str]:

@@ -71,7 +71,8 @@ _LOOPS_WITHOUT = 1000
 _LIST = 1 << 16
 """Bytes of the list of teams: a whole number of pages."""
 EACH = 1 << 9
-"""The flag of a loop that each thread runs a part of: its caller waits for all of them."""
+"""The flag of a loop that each thread runs a part of: its caller waits for all of them, and they
+are told how many they are, without those that the system refused."""
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -287,7 +288,14 @@ counted:
 offer:
   store ptr %region, ptr %region.p
   store ptr %context, ptr %context.p
-  store atomic i32 %count, ptr %count.p monotonic, align 4
+  %made = load i32, ptr %made.p
+  %few = icmp slt i32 %made, %helpers
+  %able = select i1 %few, i32 %made, i32 %helpers
+  %each.bit = and i32 %flags, {EACH}
+  %each = icmp ne i32 %each.bit, 0
+  %present = add i32 %able, 1
+  %told = select i1 %each, i32 %present, i32 %count
+  store atomic i32 %told, ptr %count.p monotonic, align 4
   store atomic i64 0, ptr %finished monotonic, align 8
   %old = load atomic i64, ptr %state monotonic, align 8
   %high = lshr i64 %old, 32
@@ -295,9 +303,6 @@ offer:
   %shifted = shl i64 %following, 32
   %open = or i64 %shifted, {_OPEN}
   %before = atomicrmw xchg ptr %state, i64 %open seq_cst
-  %made = load i32, ptr %made.p
-  %few = icmp slt i32 %made, %helpers
-  %able = select i1 %few, i32 %made, i32 %helpers
   br i1 %only.awake, label %work, label %wake
 wake:
   %k = phi i32 [ 1, %offer ], [ %k.next, %awake ]
@@ -322,9 +327,7 @@ awake:
   %k.next = add i32 %k, 1
   br label %wake
 work:
-  call void @run(ptr %region, ptr %context, i32 0, i32 %count)
-  %each.bit = and i32 %flags, {EACH}
-  %each = icmp ne i32 %each.bit, 0
+  call void @run(ptr %region, ptr %context, i32 0, i32 %told)
   br i1 %each, label %gather, label %close
 gather:
   %expected = zext i32 %able to i64

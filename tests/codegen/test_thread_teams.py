@@ -87,6 +87,34 @@ def test_a_processor_that_was_taken_from_a_thread_is_given_back() -> None:
         os.sched_setaffinity(found[-1], mine)
 
 
+REFUSED = """
+import resource
+from tests.codegen.test_thread_teams import run
+from tilewright.codegen.cpu import machine, thread_teams
+from tilewright.codegen.detect import resolve
+
+run(lambda number, threads: None, 1, thread_teams.EACH)
+target = resolve("cpu -threads=40")
+loops = {name: l for name, l in machine._loops(target).items() if name.startswith("all ")}
+used = 1024 * int(open("/proc/self/status").read().partition("VmSize:")[2].split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20), resource.RLIM_INFINITY))
+seen = []
+run(lambda number, threads: seen.append((number, threads)), 40, thread_teams.EACH)
+assert 1 < len(seen) < 40, seen
+assert sorted(seen) == [(number, len(seen)) for number in range(len(seen))], seen
+for loop in loops.values():
+    loop.sample()
+assert {loop.threads for loop in loops.values()} == {len(seen)}
+assert list(machine._refused(loops, target)) == [
+    f"{len(seen)} of 40 threads: the system refuses more"
+]
+"""
+
+
+def test_threads_that_the_system_refuses_are_not_counted() -> None:
+    subprocess.run([sys.executable, "-c", REFUSED], check=True, cwd=Path(__file__).parents[2])
+
+
 def test_the_caller_begins_at_once_and_ends_after_those_who_began() -> None:
     most = 0
     for _ in range(200):
