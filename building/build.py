@@ -114,8 +114,9 @@ def build(  # noqa: PLR0913 - each option of a build has a name
     else is asked. `require_tuned` accepts recorded schedules alone.
 
     `strict_fp` forbids contracting multiplications and additions. `tolerance` permits records with
-    inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`; without it,
-    only a pinned one is used. Choices that were made without a record, compiled kernels and
+    inexact steps and errors up to it, as measured by `autotune.measure.numeric_check`, and choices
+    without a record if even an error that would count as wrong is within it. Without it, only a
+    pinned one is used. Choices that were made without a record, compiled kernels and
     models that were built before come from caches on disk.
 
     A record whose schedule does not apply to the program (for example, it is of a newer version or

@@ -41,8 +41,9 @@ class Choice:
     """A schedule that a policy offers: `func` is scheduled, or its schedule is found by `way`.
 
     The ids are those of its records. `seconds` are of a call, as measured for a record, as expected
-    for a transfer; not known of others. `anew`: what is remembered on disk is not taken. `foreign`:
-    the schedule was not measured on this host. `named`: what a warning calls it. `last`: where it
+    for a transfer; not known of others. A `way` may take steps of an `error_factor`
+    (`Trace.error_factor`). `anew`: what is remembered on disk is not taken. `foreign`: the schedule
+    was not measured on this host. `named`: what a warning calls it. `last`: where it
     fails, so does the build. `trace` is the JSON text of its steps, where it has no `way`.
     `reason` says why it is the choice, without what differs from place to place. `best` is what the
     lookup of a record found, `locked` the entry of a lock.
@@ -54,6 +55,7 @@ class Choice:
     measurement_id: str | None = None
     seconds: float | None = None
     way: Way | None = None
+    error_factor: float = 1.0
     anew: bool = False
     foreign: bool = False
     named: str = "schedule"
@@ -71,7 +73,8 @@ class Choice:
         if self.trace is not None:
             return self.trace
         assert self.way is not None, "a choice has steps, or a way to find them"
-        return chosen(self.func, with_rates(target), self.way).trace.to_json(notes=False)
+        found = chosen(self.func, with_rates(target), self.way, self.error_factor)
+        return found.trace.to_json(notes=False)
 
     def scheduled(self, target: Target) -> Func:
         """The scheduled program, for a resolved target; it is searched for where it has a `way`."""
@@ -81,7 +84,7 @@ class Choice:
         if self.way is None:
             return self.func
         choose = chosen_anew if self.anew else chosen
-        return choose(self.func, with_rates(target), self.way).func
+        return choose(self.func, with_rates(target), self.way, self.error_factor).func
 
 
 class Choices(Iterator[Choice]):
@@ -144,7 +147,7 @@ class Choices(Iterator[Choice]):
             elif policy == "transfer" and database is not None:
                 yield from _transferred(program, target, database, last=last)
             elif policy in _WHY:
-                yield from _unmeasured(program, target, policy, last=last)
+                yield from _unmeasured(program, target, policy, tolerance, last=last)
         raise _not_tuned(program, target, database, allow, tolerance, self._unfit)
 
 
@@ -342,23 +345,32 @@ def _transferred(
     )
 
 
-def _unmeasured(func: Func, target: Target, policy: str, *, last: bool) -> Iterator[Choice]:
-    """The schedule that an earlier build has chosen, if it is remembered, and then a new one."""
+def _unmeasured(
+    func: Func, target: Target, policy: str, tolerance: float | None, *, last: bool
+) -> Iterator[Choice]:
+    """The schedule that an earlier build has chosen, if it is remembered, and then a new one.
+
+    Inexact steps may be taken if the error that is accepted of them, which is several times as
+    large as those that are measured, is within the tolerance.
+    """
     from ..autotune.measure.machine import with_rates
+    from ..autotune.measure.numeric_check import tolerance_of
     from ..autotune.search.remembered import recalled
 
-    way = cast("Way", policy)
-    origin = Origin(way, None, _WHY[way])
-    schedule = recalled(func, with_rates(target), way)
+    way, factor, within = cast("Way", policy), 1.0, ""
+    rounding = 0.0 if tolerance is None else tolerance_of(func)
+    if tolerance is not None and 0.0 < rounding < tolerance:
+        factor, within = tolerance / rounding, f", within a tolerance of {tolerance:g}"
+    why = _WHY[way] + within
+    origin = Origin(way, None, why)
+    schedule = recalled(func, with_rates(target), way, factor)
     anew = schedule is not None
     if schedule is not None:
         trace = schedule.trace.to_json(notes=False)
-        yield Choice(
-            schedule.func, origin, named="remembered schedule", trace=trace, reason=_WHY[way]
-        )
+        yield Choice(schedule.func, origin, named="remembered schedule", trace=trace, reason=why)
     yield Choice(
-        func, origin, way=way, anew=anew, named=f"schedule {_WHY[way]},", last=last,
-        reason=_WHY[way],
+        func, origin, way=way, error_factor=factor, anew=anew, named=f"schedule {why},", last=last,
+        reason=why,
     )  # fmt: skip
 
 

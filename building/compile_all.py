@@ -137,9 +137,9 @@ def _in_children(
     homes = {*outside_modules(target), *(i.home for i in user_instructions())}
     if jobs == 1 or len(choices) < 2 or "__main__" in homes:
         return [None] * len(choices)
-    keys = [(func_text(choice.func), choice.way) for choice in choices]
+    keys = [(func_text(c.func), c.way, c.error_factor) for c in choices]
     requests = {
-        key: CompileRequest(choice.func, choice.way)
+        key: CompileRequest(choice.func, choice.way, choice.error_factor)
         for key, choice in zip(keys, choices, strict=True)
         if _is_for_children(choice, target, strict_fp=strict_fp)
     }

@@ -307,6 +307,17 @@ def test_an_inexact_schedule_is_built_where_its_error_is_tolerated(db: tw.Tuning
     assert "Y_tiles" in built(None)
 
 
+def test_without_a_record_an_inexact_schedule_is_chosen_where_its_bound_is_tolerated() -> None:
+    program = ops.conv2d_func(1, 32, 28, 28, 32)
+    target = "cpu -mcpu=haswell -threads=1"
+    names = {}
+    for tolerance in (None, 2e-5, 1e-3, 1e-3):  # the last is remembered
+        built = tw.build(program, target, tolerance=tolerance)
+        tir = built.source("tir")
+        names[tolerance] = "tolerance" in built.origin.detail, "Y_tiles" in tir
+    assert names == {None: (False, False), 2e-5: (True, False), 1e-3: (True, True)}
+
+
 def test_an_inexact_schedule_alone_is_no_record(db: tw.TuningDatabase) -> None:
     func = ops.conv2d_func(1, 2, 5, 6, 3)
     sch = tw.Schedule(func)

@@ -201,6 +201,7 @@ def test_buffers_that_are_written_are_not_frozen() -> None:
         {"unsupported": True},
         {"database": 3},
         {"tune_seconds": 10},
+        {"tolerance": 2.0},
         {"tune_seconds": float("nan"), "database": "x.db"},
         {"freeze": 1},
     ],

@@ -135,9 +135,9 @@ class CompiledGraph:
             assert options.database is not None, "options are checked"
             tune(
                 captured.graph, target, database=options.database,
-                seconds=options.tune_seconds, progress=False,
+                seconds=options.tune_seconds, tolerance=options.tolerance, progress=False,
             )  # fmt: skip
-        model = build(captured.graph, target, options.database)
+        model = build(captured.graph, target, options.database, tolerance=options.tolerance)
         self._record.kept += model.kept
         return _Program(model, captured, self._record).run
 

@@ -20,6 +20,8 @@ class Options:
     `database`: schedules are taken from there. `tune_seconds`: each graph is tuned so long when it
     is built, into the database. `threads` of the code, by default as many as PyTorch has.
 
+    `tolerance` of inexact steps, as for `tw.build`: without one there are none.
+
     `breaks`: `record` those of Dynamo in the report, or `fail`. `unsupported`: what becomes of a
     graph with an operator that is not supported: `fail`, or `eager`, by PyTorch itself, which the
     report counts. `freeze`: where no gradient is needed, weights are constants, packed once. A call
@@ -30,6 +32,7 @@ class Options:
     database: TuningDatabase | str | os.PathLike[str] | None = None
     tune_seconds: float | None = None
     threads: int | None = None
+    tolerance: float | None = None
     breaks: str = "record"
     unsupported: str = "fail"
     freeze: bool = False
@@ -73,6 +76,9 @@ def _expected(name: str, value: Any) -> str | None:
         return None
     if name == "threads":
         return None if type(value) is int and value > 0 else "a number from 1 on"
+    if name == "tolerance":
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if number and 0 < value <= 1 else "an error above 0 and at most 1"
     if name == "tune_seconds":
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return None if number and 0 < value < float("inf") else "seconds above 0"

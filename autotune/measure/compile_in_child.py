@@ -34,10 +34,14 @@ _ASLEEP = 60.0
 
 
 class CompileRequest(NamedTuple):
-    """A program to compile; its schedule is chosen first by `way`, unless that is `None`."""
+    """A program to compile; its schedule is chosen first by `way`, unless that is `None`.
+
+    `error_factor` as in `unmeasured.model_trace`.
+    """
 
     func: Func
     way: Way | None = None
+    error_factor: float = 1.0
 
 
 def compile_in_children(
@@ -98,12 +102,13 @@ def compile_in_child(func: Func, target: Target | str, *, strict_fp: bool = Fals
 
 
 def _message(request: CompileRequest, target: Target, *, strict_fp: bool, cached: bool) -> Message:
-    func, way = request
+    func, way, error_factor = request
     fields = program_fields(func, target if way is None else with_rates(target))
     if way is not None:  # rules may take any instruction
         homes = {i.home for i in user_instructions()}
         fields["modules"] += sorted(home for home in homes if home is not None)
-    return Message({**fields, "way": way, "strict_fp": strict_fp, "cached": cached})
+    fields |= {"way": way, "error_factor": error_factor}
+    return Message({**fields, "strict_fp": strict_fp, "cached": cached})
 
 
 def _compiled(answer: Message, target: Target) -> Compiled | str:

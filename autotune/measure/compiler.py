@@ -23,7 +23,7 @@ class Compiler:
         if way is not None:
             from ..search.remembered import chosen  # loads all rules
 
-            func = chosen(func, target, way).func
+            func = chosen(func, target, way, fields["error_factor"]).func
         chose = time.perf_counter()
         compiler = compile_cached if fields["cached"] else compile_func
         compiled = compiler(func, target, strict_fp=fields["strict_fp"])

@@ -62,35 +62,55 @@ _SOURCES = (
 
 
 def chosen(
-    func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None = None
+    func: Func,
+    target: Target,
+    way: Way,
+    error_factor: float = 1.0,
+    sketches: Sequence[Sketch] | None = None,
 ) -> Schedule:
     """The program with the schedule of `model_trace` or `default_trace`, on a resolved target.
 
     The schedule comes from the disk where the same was chosen before. `sketches` are those of the
-    program without inexact steps, if they are known.
+    program, if they are known, with inexact steps if `error_factor` is above 1.
     """
-    schedule = recalled(func, target, way)
-    return chosen_anew(func, target, way, sketches) if schedule is None else schedule
-
-
-def chosen_anew(
-    func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None = None
-) -> Schedule:
-    """Like `chosen`, without what is remembered, which is replaced."""
-    trace = _choose(func, target, way, sketches)
-    schedule = trace.apply(func)
-    choices = choices_of(target)
-    if choices is not None and is_whole(target, way):
-        choices.put(key(func, target, way), trace.to_json().encode())
+    schedule = recalled(func, target, way, error_factor)
+    if schedule is None:
+        schedule = chosen_anew(func, target, way, error_factor, sketches)
     return schedule
 
 
-def recalled(func: Func, target: Target, way: Way) -> Schedule | None:
+def chosen_anew(
+    func: Func,
+    target: Target,
+    way: Way,
+    error_factor: float = 1.0,
+    sketches: Sequence[Sketch] | None = None,
+) -> Schedule:
+    """Like `chosen`, without what is remembered, which is replaced."""
+    from . import unmeasured  # loaded where a choice has to be made
+
+    choose = unmeasured.model_trace if way == "model" else unmeasured.default_trace
+    trace = choose(func, target, sketches=sketches, error_factor=error_factor)
+    schedule = trace.apply(func)
+    choices = choices_of(target)
+    if choices is not None and is_whole(target, way):
+        choices.put(_key(func, target, way, error_factor), trace.to_json().encode())
+    return schedule
+
+
+def recalled(func: Func, target: Target, way: Way, error_factor: float = 1.0) -> Schedule | None:
     """Returns the schedule of `chosen` if it is remembered, else `None`."""
     choices = choices_of(target)
     if choices is None:
         return None
-    return choices.get(key(func, target, way), lambda content: replayed_entry(content, func))
+    return choices.get(
+        _key(func, target, way, error_factor),
+        lambda content: replayed_entry(content, func, error_factor),
+    )
+
+
+def _key(func: Func, target: Target, way: Way, error_factor: float) -> str:
+    return key(func, target, way, *(() if error_factor == 1.0 else (repr(error_factor),)))
 
 
 def has_own_rules(target: Target) -> bool:
@@ -98,20 +118,13 @@ def has_own_rules(target: Target) -> bool:
     return bool(SKETCH_RULES or outside_modules(target))
 
 
-def key(func: Func, target: Target, way: Way | Literal["transfer"], *records: str) -> str:
-    """The digest (SHA-256, hex) of what determines a choice; `records`: of a transfer."""
+def key(func: Func, target: Target, way: Way | Literal["transfer"], *also: str) -> str:
+    """The digest (SHA-256, hex) of what determines a choice, such as the records of a transfer."""
     libraries = f"numpy {np.__version__}, xgboost {boosting.installed_version()}"
     program = structural_hash(func)
     place = json.dumps(target.to_json())
-    parts = [program, place, way, _chooser(), libraries, users_digest(target), *records]
+    parts = [program, place, way, _chooser(), libraries, users_digest(target), *also]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _choose(func: Func, target: Target, way: Way, sketches: Sequence[Sketch] | None) -> Trace:
-    from . import unmeasured  # loaded where a choice has to be made
-
-    choose = unmeasured.model_trace if way == "model" else unmeasured.default_trace
-    return choose(func, target, sketches=sketches)
 
 
 def is_whole(target: Target, way: Way) -> bool:
@@ -124,11 +137,11 @@ def is_whole(target: Target, way: Way) -> bool:
     return chose or named(SHIPPED, target_model) is not None
 
 
-def replayed_entry(content: bytes, func: Func) -> Schedule:
+def replayed_entry(content: bytes, func: Func, error_factor: float = 1.0) -> Schedule:
     """The program, scheduled as an entry says. Raises `ArtifactError` where it does not apply."""
     try:
         trace = Trace.from_json(content.decode())
-        if trace.inexact:
+        if trace.error_factor > error_factor:
             raise ScheduleError("it has inexact steps ({0})", ", ".join(trace.inexact))
         if row_of(trace) is None:
             raise ScheduleError("it leaves decisions open")

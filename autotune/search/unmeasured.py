@@ -41,13 +41,19 @@ for one."""
 @collected_later()
 @keeping_facts()
 def default_trace(
-    func: Func, target: Target, *, seed: int = 0, sketches: Sequence[Sketch] | None = None
+    func: Func,
+    target: Target,
+    *,
+    seed: int = 0,
+    sketches: Sequence[Sketch] | None = None,
+    error_factor: float = 1.0,
 ) -> Trace:
     """The schedule that the analytic estimate likes best: no measurement, no learned model.
 
-    `sketches` are those of the program, if they are known.
+    `sketches` are those of the program, if they are known. Its steps may make the error of rounding
+    up to `error_factor` times as large (`Trace.error_factor`).
     """
-    return _chosen(func, target, model_for(target), None, seed, sketches)
+    return _chosen(func, target, model_for(target), None, seed, sketches, error_factor)
 
 
 @collected_later()
@@ -59,14 +65,17 @@ def model_trace(
     seed: int = 0,
     base: str = SHIPPED,
     sketches: Sequence[Sketch] | None = None,
+    error_factor: float = 1.0,
 ) -> Trace:
     """The schedule that the base model likes best: no measurement of this program.
 
     The analytic estimate chooses where there is no usable shipped model; `base` as in
-    `SearchConfig`, `sketches` as in `default_trace`.
+    `SearchConfig`, the others as in `default_trace`.
     """
     target_model = model_for(target)
-    return _chosen(func, target, target_model, named(base, target_model), seed, sketches)
+    return _chosen(
+        func, target, target_model, named(base, target_model), seed, sketches, error_factor
+    )
 
 
 def _chosen(
@@ -76,16 +85,20 @@ def _chosen(
     base: BaseModel | None,
     seed: int,
     sketches: Sequence[Sketch] | None,
+    error_factor: float,
 ) -> Trace:
     """The row predicted best, the first one of equals; none where no legal row is found."""
     roofline = target_model.roofline(func, target).seconds
     standing = _Standing(roofline, patient=bool(SKETCH_RULES))
     if sketches is None:
-        offered = sketches_in_turn(func, target, wanted=standing.may_win)
+        inexact = error_factor > 1.0
+        offered = sketches_in_turn(func, target, inexact=inexact, wanted=standing.may_win)
     else:
         offered = (sketch for sketch in sketches if standing.may_win(sketch.choices))
     model, rng, memo = CostModel(seed, base), np.random.default_rng(seed), Memo()
     for sketch in offered:
+        if sketch.trace.error_factor > error_factor:
+            continue
         rows = Rowspace(sketch).sample(rng, ROWS)
         estimator = target_model.estimator(profile(sketch.func, sketch.space.bounds, memo), target)
         features = estimator(rows).features

@@ -220,7 +220,7 @@ class Rival(NamedTuple):
 def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
     """The program as written, and the schedule that a build without records chooses."""
     exact = [s for s in search.by_rules if not s.trace.inexact]
-    untuned = chosen(func, target, "model", exact or None).trace
+    untuned = chosen(func, target, "model", sketches=exact or None).trace
     opened = untuned.opened()
     sketch = next((s for s in search.sketches if s.trace == opened), None)
     plain = written(func, target)
