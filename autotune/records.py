@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from ..base import LOWERING, __version__
 from ..codegen.detect import usable_memory, usable_processors
 from ..codegen.generator import generator_for
 from ..runtime.target_runtime import runtime_for
@@ -18,7 +19,7 @@ from ..target import Target
 from ..tir.equality import family_hash, structural_hash
 from ..tir.ir import Func, Var
 from ..tir.printer import func_text
-from ..tuning_db.staleness import versions_of
+from ..tuning_db.staleness import LOWERED, versions_of
 from ..tuning_db.values import (
     Environment,
     Machine,
@@ -96,13 +97,12 @@ def toolchain_record(target: Target) -> Toolchain:
 
 @cache
 def _toolchain(target: Target, primitives: tuple[tuple[str, int], ...]) -> Toolchain:
-    from .. import __version__
-
     tools = generator_for(target).tools()
     return Toolchain(
         generation=tools.generation,
         versions={
             "tilewright": __version__,
+            LOWERED: LOWERING,
             **tools.versions,
             "numpy": np.__version__,
             "python": platform.python_version(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 from ..autotune.records import (
@@ -11,6 +12,7 @@ from ..autotune.records import (
     toolchain_record,
     workload_record,
 )
+from ..base import LOWERING
 from ..base.errors import BuildError, NotTunedError, checked_call, system_errors
 from ..base.text import short_id
 from ..codegen.detect import resolve
@@ -65,13 +67,17 @@ def freeze(
     given = [*programs] if isinstance(programs, Iterable) else [programs]
     if isinstance(programs, Mapping):
         given = [renamed(program, name) for name, program in programs.items()]
-    found = list[tuple[str, Kernels]]()
-    for name, kernels in (part for program in given for part in parts_of(program, ways)):
-        found.append((name, kernels))
+    parted = [
+        (*part, LOWERING if isinstance(program, Graph | Partition) else None)
+        for program in given
+        for part in parts_of(program, ways)
+    ]
+    for name, kernels, _ in parted:
         if not all(isinstance(kernel, Func) for kernel in kernels):
             raise BuildError(
                 "{0} is a Schedule, which is built as it is", name, hint="freeze its program"
             )
+    found: list[tuple[str, Kernels]] = [(name, kernels) for name, kernels, _ in parted]
     ways.check(found)
     digests = {func: structural_hash(func) for _, funcs in found for func in funcs}
     distinct = {digests[func]: func for func in sorted(digests, key=lambda f: f.name, reverse=True)}
@@ -82,12 +88,18 @@ def freeze(
         again = [*map(ways.choices, distinct.values())]
         named = ", ".join(dict.fromkeys(name for name, _ in found))
         raise not_tuned(named, ways.target, ways.allow, again, error) from error
-    entries = {(name, tuple(sorted((f.name, digests[f]) for f in {*fs}))) for name, fs in found}
+    entries = {
+        (name, tuple(sorted((func.name, digests[func]) for func in {*funcs}))): lowering
+        for name, funcs, lowering in parted
+    }
     locked = [_locked(digest, kernel, ways) for digest, kernel in zip(distinct, made, strict=True)]
     return LockFile(
         str(ways.target),
         toolchain_record(ways.target).generation,
-        tuple(LockedProgram(name, dict(pairs)) for name, pairs in sorted(entries)),
+        tuple(
+            LockedProgram(name, dict(pairs), lowering)
+            for (name, pairs), lowering in sorted(entries.items(), key=itemgetter(0))
+        ),
         tuple(sorted(locked, key=lambda kernel: (kernel.name, kernel.program))),
     )
 

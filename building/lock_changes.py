@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from ..autotune.records import toolchain_record
+from ..base import LOWERING
 from ..base.checked_json import show
 from ..base.errors import LockError
 from ..base.text import printable, short_id
@@ -24,17 +25,18 @@ class Change:
     """A difference between a lock and what is built: `what` of that name, in the lock and here.
 
     A `kernel` has other digests, or `None` where the lock lacks it, or has it and nothing uses it;
-    an `instruction` of a user too, and `None` where it is not registered.
+    an `instruction` of a user too, and `None` where it is not registered. Where kernels of a model
+    changed, `lowering` has the generations of what made them, if these differ.
     """
 
-    what: Literal["target", "compiler", "primitive", "instruction", "kernel"]
+    what: Literal["target", "compiler", "primitive", "instruction", "lowering", "kernel"]
     name: str
     locked: str | None
     found: str | None
 
     def __str__(self) -> str:
         if self.what not in ("kernel", "instruction"):
-            version = "version " if self.what == "primitive" else ""
+            version = _KINDS_OF_NUMBERS.get(self.what, "")
             found = "none" if self.found is None else f"{version}{self.found}"
             return f"{self.what} {self.name}: locked {version}{self.locked}, found {found}"
         if self.locked is None:
@@ -44,6 +46,9 @@ class Change:
             return f"{self.what} {self.name} ({short_id(self.locked)}): {gone}"
         both = f"locked {short_id(self.locked)}, found {short_id(self.found)}"
         return f"{self.what} {self.name}: {both}"
+
+
+_KINDS_OF_NUMBERS = {"primitive": "version ", "lowering": "generation "}
 
 
 def check_unchanged(
@@ -87,12 +92,16 @@ def _of_program(lock: LockFile, name: str, here: dict[str, str]) -> Iterator[Cha
     """The kernels of a program that the lock lacks, and those that only the lock has."""
     missing = {digest: kernel for digest, kernel in here.items() if digest not in lock.by_program}
     frozen = [
-        {digest: kernel for kernel, digest in program.kernels.items()}
+        ({digest: kernel for kernel, digest in program.kernels.items()}, program.lowering)
         for program in lock.programs
         if program.name == name
     ]
-    nearest = max(frozen, key=lambda f: (len(f.keys() & here.keys()), -len(f)), default={})
+    nearest, lowering = max(
+        frozen, key=lambda f: (len(f[0].keys() & here.keys()), -len(f[0])), default=({}, None)
+    )
     names = {kernel: digest for digest, kernel in nearest.items() if digest not in here}
+    if (missing or names) and lowering not in (None, LOWERING):
+        yield Change("lowering", printable(name), str(lowering), str(LOWERING))
     for digest, kernel in missing.items():
         before = names.pop(kernel, None)
         yield Change("kernel", kernel, before, digest)

@@ -62,13 +62,18 @@ Source: TypeAlias = Literal["record", "transfer", "model", "default"]
 
 @dataclass(frozen=True)
 class LockedProgram:
-    """A program or model that was frozen: the digests of its kernels by name."""
+    """A program or model that was frozen: the digests of its kernels by name.
+
+    Of a model `lowering` is the generation of what made the programs of its kernels (`base`).
+    """
 
     name: str
     kernels: Mapping[str, Digest]
+    lowering: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "kernels": {**self.kernels}}
+        made_by = {} if self.lowering is None else {"lowering": self.lowering}
+        return {"name": self.name, **made_by, "kernels": {**self.kernels}}
 
 
 @dataclass(frozen=True, kw_only=True)

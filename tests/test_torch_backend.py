@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -204,6 +205,8 @@ def test_buffers_that_are_written_are_not_frozen() -> None:
         {"tolerance": 2.0},
         {"tune_seconds": float("nan"), "database": "x.db"},
         {"freeze": 1},
+        {"locked": 3},
+        {"locked": "tilewright.lock", "database": "x.db"},
     ],
 )
 def test_options_that_mean_nothing_are_errors(options: dict[str, Any]) -> None:
@@ -479,6 +482,54 @@ def test_a_graph_is_tuned_before_it_is_built(
     for _ in range(2):
         torch.testing.assert_close(fast(x), relu(x))
     assert asked == [(3, "cpu -threads=1", path, 60)]
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_what_was_built_is_frozen_and_built_again(tmp_path: Path, freeze: bool) -> None:
+    module, x, path = mlp(), torch.randn(3, 8), tmp_path / "torch.lock"
+    check(module, x, freeze=freeze)
+    lock = tw.torch_report().freeze()
+    assert [program.name for program in lock.programs] == [tw.torch_report().graphs[0].function]
+    assert lock.target.endswith("-threads=1")
+    lock.write(path)
+    tw.torch_report(clear=True)
+    torch._dynamo.reset()
+    for locked in (str(path), lock):
+        check(module, x, freeze=freeze, locked=locked)
+    assert len(tw.torch_report().on("tilewright")) == 2
+    with pytest.raises(tw.BuildError):  # these are of a lock already
+        tw.torch_report().freeze()
+    with pytest.raises(tw.LockError) as error, torch.no_grad():
+        compiled(mlp(), freeze=freeze, locked=path)(torch.randn(5, 8))
+    changes = error.value.data["changes"]
+    assert {change["what"] for change in changes} == {"kernel"}
+    assert all(change["locked"] != change["found"] for change in changes)
+    (refused,) = tw.torch_report().on("refused")
+    assert "does not fit" in refused.reason
+
+
+def test_a_lock_of_other_threads_says_so() -> None:
+    x = torch.randn(3)
+    check(relu, x, threads=2)
+    lock = tw.torch_report().freeze()
+    with pytest.raises(tw.LockError) as error:
+        compiled(relu, locked=lock)(x)
+    assert [change["what"] for change in error.value.data["changes"]] == ["target"]
+
+
+def test_only_what_is_alive_and_of_one_target_is_frozen() -> None:
+    with pytest.raises(tw.BuildError):
+        tw.torch_report().freeze()
+    fast = [check(relu, torch.randn(3), threads=threads) for threads in (1, 2)]
+    with pytest.raises(tw.BuildError) as error:
+        tw.torch_report().freeze()
+    assert "-threads=2" in str(error.value)
+    del fast
+    torch._dynamo.reset()
+    gc.collect()
+    with pytest.raises(tw.BuildError) as error:
+        tw.torch_report().freeze()
+    assert "relu" in str(error.value)
 
 
 def test_reports_are_texts() -> None:

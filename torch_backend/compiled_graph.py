@@ -19,6 +19,7 @@ import torch
 
 from ..base.errors import BuildError, TilewrightError, UnsupportedError
 from ..building.build import build
+from ..graph.ir import Graph
 from ..importers.torch.captured import (
     Captured,
     Given,
@@ -58,6 +59,7 @@ class CompiledGraph:
         self._weights = tuple(weights)
         self._options = options
         self._record = record
+        record.compiled = weakref.ref(self)
         self._lock = threading.Lock()
         self._frozen: dict[tuple[int, ...], _Frozen] = {}
         self._changes = 0
@@ -76,6 +78,20 @@ class CompiledGraph:
                 return frozen.run(given)
         run = self._plain or self._built_plain()
         return run(given)
+
+    @property
+    def ways(self) -> tuple[str, Options]:
+        """The target that it is built for, and its other options."""
+        threads = self._options.threads or torch.get_num_threads()
+        return f"cpu -threads={threads}", self._options
+
+    def graphs(self) -> list[Graph]:
+        """What Tilewright has built of it: with weights that are constants, and with none."""
+        with self._lock:
+            held = [{w.number: w.tensor for w in f.weights} for f in self._frozen.values()]
+            held += [{}] if self._plain else []
+        imported = [self._imported(constants) for constants in held]
+        return [captured.graph for captured in imported if captured is not None]
 
     def _built(self, key: tuple[int, ...], given: Sequence[Any]) -> _Frozen | None:
         """The program with these weights; `None` where they are to be inputs."""
@@ -104,9 +120,7 @@ class CompiledGraph:
         began = time.perf_counter()
         record = self._record
         try:
-            captured = import_captured(
-                self._module, constants, record.function, views=record.kind == "inference"
-            )
+            captured = self._imported(constants)
             run = _eager(self._module) if captured is None else self._program(captured)
             record.ran_on = "tilewright"
             record.programs += 1
@@ -125,10 +139,13 @@ class CompiledGraph:
             record.seconds += time.perf_counter() - began
         return run
 
+    def _imported(self, constants: dict[int, Any]) -> Captured | None:
+        record = self._record
+        views = record.kind == "inference"
+        return import_captured(self._module, constants, record.function, views=views)
+
     def _program(self, captured: Captured) -> Call:
-        options = self._options
-        threads = options.threads or torch.get_num_threads()
-        target = f"cpu -threads={threads}"
+        target, options = self.ways
         if options.tune_seconds is not None and not self._record.programs:
             from ..autotune.tune import tune
 
@@ -137,7 +154,10 @@ class CompiledGraph:
                 captured.graph, target, database=options.database,
                 seconds=options.tune_seconds, tolerance=options.tolerance, progress=False,
             )  # fmt: skip
-        model = build(captured.graph, target, options.database, tolerance=options.tolerance)
+        model = build(
+            captured.graph, target, options.database, tolerance=options.tolerance,
+            locked=options.locked,
+        )  # fmt: skip
         self._record.kept += model.kept
         return _Program(model, captured, self._record).run
 

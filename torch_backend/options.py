@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import BuildError, similar
 
 if TYPE_CHECKING:
+    from ..building.lock_file import LockFileOrPath
     from ..tuning_db import TuningDatabase
 
 
@@ -18,7 +19,8 @@ class Options:
     """How captured graphs are built.
 
     `database`: schedules are taken from there. `tune_seconds`: each graph is tuned so long when it
-    is built, into the database. `threads` of the code, by default as many as PyTorch has.
+    is built, into the database. `locked`: schedules are those of this lock, of
+    `torch_report().freeze()`. `threads` of the code, by default as many as PyTorch has.
 
     `tolerance` of inexact steps, as for `tw.build`: without one there are none.
 
@@ -31,6 +33,7 @@ class Options:
 
     database: TuningDatabase | str | os.PathLike[str] | None = None
     tune_seconds: float | None = None
+    locked: LockFileOrPath | None = None
     threads: int | None = None
     tolerance: float | None = None
     breaks: str = "record"
@@ -39,7 +42,11 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
-        """The options of a call. Raises `BuildError` for one that is unknown, or has no meaning."""
+        """The options of a call, with the lock itself.
+
+        Raises `BuildError` for one that is unknown, or has no meaning, and `LockError` for a bad
+        lock.
+        """
         names = [field.name for field in fields(Options)]
         given = dict(given or {})
         for name, value in given.items():
@@ -59,7 +66,16 @@ class Options:
                 "option tune_seconds: without a database nothing keeps what is measured",
                 hint='options={"tune_seconds": 60, "database": "tuning.db"}', option="tune_seconds",
             )  # fmt: skip
-        return options
+        if options.locked is None:
+            return options
+        if options.database is not None:
+            raise BuildError(
+                "options database and locked: a lock says which schedules are built",
+                hint="leave out one of them", option="locked",
+            )  # fmt: skip
+        from ..building.lock_file import lock_of
+
+        return replace(options, locked=lock_of(options.locked))
 
 
 _CHOICES = {"breaks": ("record", "fail"), "unsupported": ("fail", "eager")}
@@ -84,6 +100,10 @@ def _expected(name: str, value: Any) -> str | None:
         return None if number and 0 < value < float("inf") else "seconds above 0"
     if isinstance(value, str | os.PathLike):
         return None
+    if name == "locked":
+        from ..building.lock_file import LockFile
+
+        return None if isinstance(value, LockFile) else "a path, or the lock of tw.freeze"
     from ..tuning_db import TuningDatabase  # takes a while to load
 
     return None if isinstance(value, TuningDatabase) else "a path, or a TuningDatabase"

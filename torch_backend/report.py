@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.display import html
 from ..base.durations import format_seconds
+from ..base.errors import BuildError
+
+if TYPE_CHECKING:
+    from ..building.lock_file import LockFile
+    from .compiled_graph import CompiledGraph
 
 MAX_KEPT = 4096
 """So many graphs, and so many breaks, are remembered: the last ones."""
@@ -42,6 +48,7 @@ class CapturedGraph:
     calls: int = 0
     copies: int = 0
     seconds: float = 0.0
+    compiled: weakref.ref[CompiledGraph] | None = field(default=None, repr=False, compare=False)
 
     @property
     def operator_count(self) -> int:
@@ -97,6 +104,37 @@ class TorchReport:
         """The graphs that run there."""
         return tuple(graph for graph in self.graphs if graph.ran_on == place)
 
+    def freeze(self, *, require_tuned: bool = False) -> LockFile:
+        """The schedules of the graphs that Tilewright has built, as `tw.freeze` returns them.
+
+        `torch.compile(..., options={"locked": ...})` builds what it says, and fails with a
+        `LockError` where a graph has become another one. Raises `BuildError` where nothing was
+        built, where graphs have several targets or databases, where what was compiled is not alive
+        any more, and with `require_tuned` `NotTunedError` for kernels without a record.
+        """
+        from ..building.freeze import freeze
+
+        alive = [(g, g.compiled() if g.compiled else None) for g in self.on("tilewright")]
+        gone = [graph.function for graph, compiled in alive if compiled is None]
+        if gone:
+            raise BuildError(
+                "what was compiled of {0} is not alive any more", ", ".join(dict.fromkeys(gone)),
+                hint="freeze it while it is, or begin a report by torch_report(clear=True)",
+            )  # fmt: skip
+        compiled = [one for _, one in alive if one is not None]
+        ways = [one.ways for one in compiled]
+        if any(options.locked is not None for _, options in ways):
+            raise BuildError("the report has graphs that were built of a lock", hint=_NEW_REPORT)
+        if len({(target, options.database) for target, options in ways}) != 1:
+            found = ", ".join(sorted({target for target, _ in ways})) or "none"
+            raise BuildError(
+                "expected graphs for one target, with one database, found {0}", found,
+                hint=_NEW_REPORT,
+            )  # fmt: skip
+        target, options = ways[0]
+        graphs = [graph for one in compiled for graph in one.graphs()]
+        return freeze(graphs, target, options.database, require_tuned=require_tuned)
+
     def __str__(self) -> str:
         head = f"{_count(self.graphs, 'graph')}, {_count(self.breaks, 'graph break')}"
         lines = [f"{head}, built in {format_seconds(self.seconds)}"]
@@ -112,6 +150,9 @@ class TorchReport:
 
     def __repr__(self) -> str:
         return f"<TorchReport: {str(self).partition(chr(10))[0]}>"
+
+
+_NEW_REPORT = "begin a report by torch_report(clear=True), and call what is to be frozen"
 
 
 def torch_report(*, clear: bool = False) -> TorchReport:

@@ -50,7 +50,7 @@ from .lookup import (
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
-from .staleness import other_version
+from .staleness import lowered, other_version
 from .tables import measurement, schedule, target, toolchain, workload
 from .values import Best, Outcome, TargetRecord, Toolchain, Verdict, Workload
 
@@ -111,7 +111,8 @@ class Near:
     best: after finals that of the winner, whatever a trial took, and whatever is pinned.
     `relative` is set if it is of the same family, so that its schedules can be transferred, and
     None if a family is unknown. `distance` is the sum of |log2| of the ratios of the numbers in the
-    two shapes, and None if they differ in more than numbers.
+    two shapes, and None if they differ in more than numbers. `lowering` is set if another
+    generation of what makes programs of models tuned it: it may have been the same kernel.
     """
 
     workload: str
@@ -121,6 +122,7 @@ class Near:
     distance: float | None
     layer: str
     relative: bool | None
+    lowering: int | None = None
 
     def __repr__(self) -> str:
         shape = excerpt(self.shape, _SHAPE)
@@ -358,11 +360,22 @@ def _near(layers: Layers, known: Workload, wanted: Wanted) -> tuple[Near, ...]:
             distance=one.distance,
             layer=location(one.connection),
             relative=one.relative,
+            lowering=_other_lowering(one.connection, choice, wanted),
         )
         (usable if near.count else rest).append(near)
         if len(usable) == NEAREST_SHOWN:
             break
     return (*usable, *rest)[:NEAREST_SHOWN]
+
+
+def _other_lowering(connection: Connection, choice: Best | None, wanted: Wanted) -> int | None:
+    if choice is None or choice.measurement is None or wanted.tools is None:
+        return None
+    tools = wanted.damage.or_none(
+        connection, partial(get, connection, Toolchain, choice.measurement.toolchain)
+    )
+    generation = None if tools is None else lowered(tools)
+    return None if generation == lowered(wanted.tools) else generation
 
 
 def _relatives(connection: Connection, known: Workload, wanted: Wanted) -> Iterator[_Relative]:
@@ -445,6 +458,8 @@ def _lines(story: Explanation) -> Iterator[str]:
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
         other = ", not the same program" if near.relative is False else ""
+        if near.lowering is not None:
+            other += f", tuned when lowering was of generation {near.lowering}"
         named = f"{excerpt(near.shape)} ({short_id(near.workload)})"
         yield f"  {named}: {counted}{_at_best(near.seconds)}{other}"
 

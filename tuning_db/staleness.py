@@ -15,6 +15,8 @@ from .values import Json, Toolchain, parse_trace
 
 PRIMITIVE = "primitive "
 """What the name of a version of a toolchain begins with if it is that of a primitive."""
+LOWERED = "lowering"
+"""The name of a version of a toolchain: the generation of what makes programs of models."""
 RE_VERIFY = "re-verify"
 """The mark of a record that was measured by another generation, or made by other primitives."""
 
@@ -51,6 +53,12 @@ def suspicious(toolchain: Toolchain) -> list[str]:
     """Patterns of SQL, at least one of which a trace has that is of other versions."""
     names = (f'%"{name}"%' for name in _primitives(toolchain))
     return ['%"version"%"version"%', *names]
+
+
+def lowered(toolchain: Toolchain) -> int | None:
+    """The generation of lowering that a toolchain names; older ones name none."""
+    generation = toolchain.versions.get(LOWERED)
+    return generation if type(generation) is int else None
 
 
 def _primitives(toolchain: Toolchain) -> dict[str, Json]:
