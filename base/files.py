@@ -91,6 +91,24 @@ _KINDS = {
 }
 
 
+def require_replaceable(
+    path: Path, begins: bytes, what: str, error: type[TilewrightError], hint: str | None = None
+) -> None:
+    """Raise `error` for a file that is there, is not empty and does not begin as `what` does.
+
+    It may be a database, such as the one that is exported. `hint` is as for `open_regular`.
+    """
+    try:
+        with open_regular(path, error, hint) as (there, _):
+            start = read_some(there, len(begins))
+    except FileNotFoundError:
+        return
+    if start not in (b"", begins):
+        raise error(
+            "cannot write {0}: it is there, and no {1}", path, what, hint="name another file"
+        )
+
+
 @contextmanager
 def whole_file(path: Path, folder: int | None = None) -> Iterator[Path]:
     """The path of a new file, which takes the place of the one at `path` when the block ends.
@@ -121,7 +139,7 @@ def replace_files(files: Sequence[File]) -> None:
     """
     folder = files[0].path.parent
     for file in files:
-        _require_replaceable(file.path)
+        _require_regular(file.path)
     with _locked(folder) as (descriptor, exclusive):
         if exclusive:
             _remove_temporaries(folder)
@@ -148,7 +166,7 @@ def replace_files(files: Sequence[File]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _require_replaceable(path: Path) -> None:
+def _require_regular(path: Path) -> None:
     try:
         mode = path.stat().st_mode  # of a link what it leads to: /dev/stdout is a link to a pipe
     except OSError:

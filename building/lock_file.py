@@ -35,7 +35,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from ..base.checked_json import DIGEST, Such, digest_of, parse_json, read, sealed, show
 from ..base.durations import MeasuredTime
 from ..base.errors import BuildError, LockError
-from ..base.files import File, open_regular, read_some, replace_files
+from ..base.files import File, open_regular, read_some, replace_files, require_replaceable
 from ..base.text import printable, short_id
 from ..runtime.module import Origin
 from ..tuning_db.values import ScheduleRecord
@@ -172,7 +172,7 @@ class LockFile:
         """
         path = Path(path)
         try:
-            _require_replaceable(path)
+            require_replaceable(path, _START, "lock", LockError)
             replace_files([File(path, f"{self}\n".encode())])
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
@@ -306,13 +306,3 @@ def _text(value: Any, depth: int = 0) -> str:
         parts = [_text(v, depth + 1) for v in value]
     (left, right), margin = "{}" if isinstance(value, dict) else "[]", "  " * depth
     return f"{left}\n" + ",\n".join(f"{margin}  {part}" for part in parts) + f"\n{margin}{right}"
-
-
-def _require_replaceable(path: Path) -> None:
-    try:
-        with open_regular(path, LockError) as (there, _):
-            start = read_some(there, len(_START))
-    except FileNotFoundError:
-        return
-    if start not in (b"", _START):
-        raise LockError("cannot write {0}: it is there, and no lock", path, hint="name another")

@@ -21,7 +21,7 @@ from typing import IO
 from sqlalchemy import Connection
 
 from ..base.errors import DatabaseError
-from ..base.files import open_regular, whole_file
+from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable, short_id
 from .codec import LONGEST_LINE, from_plain
 from .connect import require_short
@@ -61,28 +61,21 @@ _log = logging.getLogger(__name__)
 
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
     """See `TuningDatabase.export_lines`. Raises `DatabaseError` for a damaged record."""
+    return write_export(file, lambda lines: _write_lines(connection, lines))
+
+
+def write_export(file: str | os.PathLike[str] | IO[str], write_to: Callable[[IO[str]], int]) -> int:
+    """The result of `write_to` for an open file, or for a new one that replaces that at a path."""
     if not isinstance(file, str | os.PathLike):
-        return _write_lines(connection, file)
+        return write_to(file)
     path = Path(os.fsdecode(file))
     require_short(str(path), "the path of an export")
     try:
-        _require_replaceable(path)
+        require_replaceable(path, _START, "export", DatabaseError, _OTHERS)
         with whole_file(path) as new, new.open("x", encoding="ascii", newline="\n") as lines:
-            return _write_lines(connection, lines)
+            return write_to(lines)
     except OSError as error:
         raise DatabaseError("export to {0} failed: {1}", path, error) from error
-
-
-def _require_replaceable(path: Path) -> None:
-    try:
-        with open_regular(path, DatabaseError, _OTHERS) as (there, _):
-            start = there.read(len(_START))
-    except FileNotFoundError:
-        return
-    if start not in (b"", _START):  # it may be a database, such as the one that is exported
-        raise DatabaseError(
-            "export to {0} failed: it is there, and no export", path, hint="name another file"
-        )
 
 
 def import_lines(
@@ -105,22 +98,23 @@ def import_lines(
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
     count = 0
-    _put(lines, canonical_json({"format": FORMAT, "version": VERSION}))
+    put(lines, canonical_json({"format": FORMAT, "version": VERSION}) + "\n")
     for record in every(connection):
         kind, value = record.kind, json_text(record)
-        _put(lines, f'{{"id":"{record.id}","kind":"{kind}","value":{value}}}')
+        put(lines, f'{{"id":"{record.id}","kind":"{kind}","value":{value}}}\n')
         count += 1
-    _put(lines, canonical_json({"end": count}))
+    put(lines, canonical_json({"end": count}) + "\n")
     return count
 
 
-def _put(lines: IO[str], line: str) -> None:
+def put(file: IO[str], text: str) -> None:
+    """Write to a file that a caller has opened. Raises `DatabaseError` where that is none."""
     try:
-        lines.write(f"{line}\n")
+        file.write(text)
     except (TypeError, ValueError) as error:
         raise DatabaseError(
             "export to {0} failed: {1}",
-            getattr(lines, "name", "the given file"),
+            getattr(file, "name", "the given file"),
             error,
             hint="expected an open text file",
         ) from error

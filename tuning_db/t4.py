@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -25,10 +26,10 @@ from typing import IO, Any
 from sqlalchemy import Connection
 
 from ..base.errors import DatabaseError
-from ..base.files import open_regular, whole_file
+from ..base.files import open_regular
 from ..base.text import printable
 from .connect import require_short
-from .json_lines import FORMAT, VERSION, Inexact, import_lines
+from .json_lines import FORMAT, VERSION, Inexact, import_lines, put, write_export
 from .outcome import Outcome
 from .read import every
 from .values import (
@@ -47,6 +48,8 @@ from .values import (
 SCHEMA_VERSION = "1.0.0"
 LARGEST = 256 << 20
 """Characters of a file: it is read as one JSON value, which takes a multiple of its size."""
+_PART = 1 << 20
+"""Characters that are copied at a time."""
 INVALIDITY = {
     Outcome.OK: "correct",
     Outcome.ILLEGAL: "constraints",
@@ -69,18 +72,22 @@ _NO_LIMIT = "JSON lines have no such limit: `export_lines` and `import_lines`, o
 def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> int:
     """See `TuningDatabase.export_t4`.
 
-    Raises `DatabaseError` for a damaged record, and for more than an import would read.
+    Raises `DatabaseError` for a damaged record, and for more than an import would read. Nothing is
+    written then.
     """
-    if not isinstance(file, str | os.PathLike):
-        return _write(connection, _Limited(file, str(getattr(file, "name", "the file"))))
-    path = Path(os.fsdecode(file))
-    require_short(str(path), "the path of an export")
+    if isinstance(file, str | os.PathLike):
+        path = os.fsdecode(file)
+        return write_export(path, lambda new: _write(connection, _Limited(new, path)))
+    name = str(getattr(file, "name", "the file"))
     try:
-        _require_replaceable(path)
-        with whole_file(path) as new, new.open("x", encoding="ascii", newline="\n") as text:
-            return _write(connection, _Limited(text, str(path)))
+        with tempfile.TemporaryFile("w+", encoding="ascii", newline="\n") as whole:
+            count = _write(connection, _Limited(whole, name))
+            whole.seek(0)
+            while part := whole.read(_PART):
+                put(file, part)
     except OSError as error:
-        raise DatabaseError("export to {0} failed: {1}", path, error) from error
+        raise DatabaseError("export to {0} failed: {1}", name, error) from error
+    return count
 
 
 def import_t4(
@@ -111,18 +118,6 @@ class _Lines(io.StringIO):
     """Text with a name, which errors begin with."""
 
     name = ""
-
-
-def _require_replaceable(path: Path) -> None:
-    try:
-        with open_regular(path, DatabaseError) as (there, _):
-            start = there.read(64)
-    except FileNotFoundError:
-        return
-    if start and not start.startswith(f'{{"format":"{FORMAT}","version":'.encode()):
-        raise DatabaseError(
-            "export to {0} failed: it is there, and no export", path, hint="name another file"
-        )
 
 
 class _Limited:

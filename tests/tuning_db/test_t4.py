@@ -187,5 +187,9 @@ def test_an_export_is_no_larger_than_an_import(
         monkeypatch.setattr("tilewright.tuning_db.t4.LARGEST", len(kept) - 1)
         with refused(DatabaseError, path, len(kept) - 1):
             db.export_t4(path)
+        stream = io.StringIO()
+        with refused(DatabaseError, "the file", len(kept) - 1):
+            db.export_t4(stream)
+        assert stream.getvalue() == ""
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == kept
