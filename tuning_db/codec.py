@@ -19,6 +19,7 @@ from ..base.errors import DatabaseError
 from ..base.text import excerpt, short_id
 from .values import (
     DIGESTS,
+    ERROR_LIMIT,
     KINDS,
     AnyRecord,
     Json,
@@ -53,7 +54,7 @@ LIMITS: dict[str, int] = {
     "session.model": 64_000,
     "session.noise": 4_000,
     "measurement.samples": 100_000,
-    "measurement.error": 16_000,
+    "measurement.error": ERROR_LIMIT,
     "measurement.features": 10_000,
     "measurement.resources": 256_000,
 }

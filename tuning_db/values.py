@@ -42,6 +42,7 @@ Json = Any
 Outcome = outcome.Outcome
 
 ERROR_LIMIT = 16_000
+"""Characters of the reason of a failure, of a worker's answer too."""
 
 
 class Order(StrEnum):

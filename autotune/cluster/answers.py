@@ -17,15 +17,17 @@ from ...base.errors import TilewrightError, TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...runtime.measure.results import PlainCheck, Seconds
 from ...target import Target
-from ...tuning_db.codec import LARGEST_INTEGER, LIMITS, check
-from ...tuning_db.values import Environment, Outcome
+from ...tuning_db.codec import LARGEST_INTEGER, LIMITS, SHORT_TEXT, check
+from ...tuning_db.values import ERROR_LIMIT, Environment, Outcome, storable
 from ..measure import protocol
 from ..measure.machine import NO_SENSE
 from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 
 MAX_SAMPLES = 10_000
 Samples = Annotated[tuple[Seconds, ...], at_most(MAX_SAMPLES, "samples")]
-Text = Annotated[str, at_most(100_000, "characters")]
+Text = Annotated[str, at_most(SHORT_TEXT, "characters")]
+Reason = Annotated[str, at_most(ERROR_LIMIT, "characters")]
+"""As a `Measurement` may have it: senders cut longer ones."""
 Resources = Annotated[
     Mapping[str, Mapping[str, Annotated[int, between(0, LARGEST_INTEGER)]]],
     Such(
@@ -75,7 +77,7 @@ class CandidateAnswer:
     outcome: Outcome
     seconds: Seconds | None
     samples: Samples
-    error: Text | None
+    error: Reason | None
     stopped: bool
     check: PlainCheck | None
     resources: Resources | None
@@ -89,7 +91,7 @@ class CandidateAnswer:
             "outcome": result.outcome.value,
             "seconds": result.seconds,
             "samples": list(result.samples),
-            "error": result.error,
+            "error": result.error and storable(result.error),
             "stopped": result.stopped,
             "check": None if result.check is None else result.check.to_json(),
             "resources": resources,
@@ -159,7 +161,7 @@ class _Failed:
     """Why a worker cannot do what it was asked."""
 
     request: str
-    error: Text
+    error: Reason
 
 
 class Unable(TuningError):

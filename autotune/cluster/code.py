@@ -15,10 +15,10 @@ from ...base.checked_json import at_most, between, digest_of, read
 from ...base.errors import TuningError
 from ...codegen.compiled import Launch
 from ...runtime.signature import Signature
-from ...tuning_db.values import Outcome
+from ...tuning_db.values import Outcome, storable
 from ..measure.measure_result import BuildRequest, Kernel, MeasureResult
 from ..measure.worker_pool import Built
-from .answers import Resources
+from .answers import Reason, Resources
 
 MAX_CODE = 16 << 20
 """Bytes of the code of a candidate; a part of them fits into one message."""
@@ -33,7 +33,7 @@ class Code:
 
     schedule: str
     outcome: Outcome
-    error: Text | None
+    error: Reason | None
     size: Annotated[int, between(0, MAX_CODE)]
     digest: str | None
     target: Text | None
@@ -68,7 +68,7 @@ def pack(
             told["resources"] = kernel.resources
             images.append(kernel.image)
         else:
-            told |= {"outcome": each.outcome.value, "error": each.error}
+            told |= {"outcome": each.outcome.value, "error": each.error and storable(each.error)}
         fields.append(told)
     return fields, b"".join(images)
 

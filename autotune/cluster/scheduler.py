@@ -35,11 +35,11 @@ class Asked:
     future: Any
     limit: float
     scheduler: Scheduler
-    began: float = field(default_factory=time.monotonic)
+    submitted: float = field(default_factory=time.monotonic)
 
     @property
     def late(self) -> bool:
-        return time.monotonic() - self.began > self.limit
+        return time.monotonic() - self.submitted > self.limit
 
     @property
     def lost(self) -> bool:
@@ -106,7 +106,7 @@ class Scheduler:
         data: bytes = b"",
         resources: dict[str, float] | None = None,
     ) -> Asked:
-        """Ask a function of `station.py` on a worker, which has so many seconds."""
+        """Ask a function of `station.py` on a worker, which has so many seconds from now on."""
         future = self._client.submit(
             function,
             *((request, data) if data else (request,)),

@@ -25,6 +25,7 @@ from ...codegen.detect import check_runnable, resolve
 from ...codegen.generator import generator_for
 from ...runtime.target_runtime import runtime_for
 from ...target import Target
+from ...tuning_db.values import storable
 from ..measure.measure_result import BuildRequest, Kernel, MeasureConfig, MeasureResult
 from ..measure.measurer import Measurer
 from ..measure.program_builds import ProgramBuilds
@@ -106,9 +107,9 @@ def _answered(request: str, work: Callable[[], tuple[Fields, bytes]]) -> bytes:
     try:
         return answered(request, *work())
     except TilewrightError as error:
-        return answered(request, {"error": str(error)})
+        return answered(request, {"error": storable(str(error))})
     except Exception as error:  # noqa: BLE001 - a defect here is for whoever asks
-        return answered(request, {"error": f"{type(error).__name__}: {error}"})
+        return answered(request, {"error": storable(f"{type(error).__name__}: {error}")})
 
 
 @cache

@@ -22,7 +22,7 @@ from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import dispatch
 from tilewright.autotune.cluster import sentinels as sentinel_times
 from tilewright.autotune.cluster import stream as streams
-from tilewright.autotune.cluster.answers import Measured, answered, parse, received
+from tilewright.autotune.cluster.answers import CandidateAnswer, Measured, answered, parse, received
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.dispatch import Job, do
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
@@ -30,7 +30,7 @@ from tilewright.autotune.cluster.scheduler import Asked, Scheduler, connected
 from tilewright.autotune.cluster.sentinels import Sentinels
 from tilewright.autotune.cluster.stream import Stream
 from tilewright.autotune.config import TuneConfig
-from tilewright.autotune.measure.measure_result import MeasureResult
+from tilewright.autotune.measure.measure_result import BuildRequest, MeasureResult
 from tilewright.autotune.records import target_record
 from tilewright.autotune.session.events import Trial
 from tilewright.base.checked_json import digest_of
@@ -43,6 +43,7 @@ from tilewright.tuning_db import (
     SessionStatus,
     Verification,
 )
+from tilewright.tuning_db.values import ERROR_LIMIT, storable
 
 from ..refusals import refused
 from .cluster_of import HERE, QUICK, all_ran, requests, workers
@@ -314,6 +315,7 @@ def test_a_scheduler_that_dies_leaves_what_was_measured(client: Any, sketched: N
         assert session.status is SessionStatus.INTERRUPTED
 
 
+FAILED = {"outcome": "crash", "seconds": None, "samples": []}
 RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
 
 
@@ -325,6 +327,7 @@ RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
         {"samples": [-1e-9], "seconds": -1e-9},
         {"outcome": "splendid"},
         {"outcome": "crash"},
+        {**FAILED, "error": "x" * (ERROR_LIMIT + 1)},
         {"check": {"passed": False, "max_error": 1.0, "tolerance": 0.1, "error": "x"}},
         {"more": 1},
         {"resources": {"kernel": {"registers": -1}}},
@@ -340,6 +343,17 @@ def test_answers_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
     wrong = {**RIGHT, "results": [{**RIGHT["results"][0], **change}]}
     with refused(tw.TuningError):
         parse(Measured, answered(request, wrong), request)
+
+
+def test_a_long_reason_arrives_as_a_database_takes_it() -> None:
+    result = MeasureResult(Outcome.CRASH, error="x" * (10 * ERROR_LIMIT))
+    told = CandidateAnswer.of(BuildRequest("{}", 1.0), result)
+    request = '{"requests": [1]}'
+    found = parse(Measured, answered(request, {**RIGHT, "results": [told]}), request)
+    error = found.results[0].error
+    assert error == storable("x" * (10 * ERROR_LIMIT))
+    assert error is not None
+    assert len(error) <= ERROR_LIMIT
 
 
 def test_a_candidate_that_is_lost_twice_has_failed() -> None:
