@@ -62,6 +62,7 @@ _SHOWN = 80
 """Characters of a path that is too long that an error shows."""
 _PRAGMAS = (
     "foreign_keys=ON",
+    "cache_size=-65536",  # KiB: what a large import changes is written to the log once
     "synchronous=NORMAL",
     # The file may be somebody else's: its schema runs nothing, its pages are checked when read.
     "trusted_schema=OFF",
