@@ -24,7 +24,7 @@ from .arguments import READER, TUNER
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, open_engine
-from .json_lines import Inexact
+from .lines import Inexact
 from .pins import Pinned, require_verified
 from .queries import Queries, leaving_out
 from .read import Damage, Layers, every

@@ -29,7 +29,8 @@ from ..base.errors import DatabaseError
 from ..base.files import open_regular
 from ..base.text import printable
 from .connect import require_short
-from .json_lines import FORMAT, VERSION, Inexact, import_lines, put, write_export
+from .json_lines import import_lines, put, write_export
+from .lines import FORMAT, VERSION, Inexact
 from .outcome import Outcome
 from .read import every
 from .values import (

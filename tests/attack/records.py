@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright import TuningDatabase, build
 from tilewright.base.errors import DatabaseError, TilewrightError
-from tilewright.tuning_db.json_lines import FORMAT, VERSION
+from tilewright.tuning_db.lines import FORMAT, VERSION
 from tilewright.tuning_db.values import (
     KINDS,
     AnyRecord,

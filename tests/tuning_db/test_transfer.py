@@ -419,7 +419,7 @@ def test_a_damaged_line_is_named(memory: TuningDatabase, text: str, message: str
 def test_a_line_too_long_is_not_read(
     memory: TuningDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.tuning_db.json_lines.LONGEST_LINE", 1000)
+    monkeypatch.setattr("tilewright.tuning_db.lines.LONGEST_LINE", 1000)
     with pytest.raises(DatabaseError) as refused:
         load(memory, HEADER + "\n" + '{"a":"' + "x" * 1000)
     assert refused.value.data["line"] == 2

@@ -1,0 +1,110 @@
+"""Lines of JSON with a record each, read with distrust: types, sizes, sense and digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import IO, TypeAlias
+
+from ..base.errors import DatabaseError
+from ..base.text import short_id
+from .codec import LONGEST_LINE, from_plain
+from .values import (
+    KINDS,
+    AnyRecord,
+    Json,
+    Measurement,
+    ScheduleRecord,
+    Session,
+    Workload,
+    parse_json,
+)
+
+FORMAT = "tilewright-tuning-records"
+VERSION = 7
+"""Of the format. Files of versions 1 to 6 are read as well."""
+_NAMES_INEXACT = 3
+"""The first version whose schedules name their inexact steps."""
+Inexact: TypeAlias = Callable[[str], str]
+"""The inexact steps of a trace (JSON text), as a schedule's record names them."""
+_FORGOTTEN = "cost_model"
+"""A kind of records in files before version 3, which nothing read."""
+_ADDED: dict[str, tuple[tuple[int, str, str | None], ...]] = {
+    Workload.kind: ((2, "family", ""),),
+    Session.kind: ((6, "noise", None), (7, "elapsed", None), (7, "drift", None),
+                   (7, "untuned", None)),
+    Measurement.kind: ((5, "resources", None), (6, "predicted", None), (7, "elapsed", None),
+                       (7, "trial", None)),
+}  # fmt: skip
+"""The versions that added fields, and what these are before."""
+
+
+def next_line(file: IO[str]) -> dict[str, Json]:
+    """The object of the next line of a file. Raises `DatabaseError` for anything else."""
+    line = file.readline(LONGEST_LINE)
+    if not line:
+        raise DatabaseError("the file ends here, expected an end line", hint="it is truncated")
+    if not line.endswith("\n") and len(line) == LONGEST_LINE:
+        raise DatabaseError("longer than {0} characters", LONGEST_LINE)
+    fields = parse_json(line)
+    if not isinstance(fields, dict):
+        raise DatabaseError("expected a JSON object, found {0}", type(fields).__name__)
+    return fields
+
+
+def version_of(header: Mapping[str, Json]) -> int:
+    """The version of a file with this first line. Raises `DatabaseError` for one of another."""
+    if header.get("format") != FORMAT:
+        raise DatabaseError(
+            "not an export of tuning records: expected a first line with format {0!r}", FORMAT
+        )
+    version = header.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise DatabaseError(
+            "written in version {0!r:.40} of the format; this version of Tilewright reads up to "
+            "{1}",
+            version,
+            VERSION,
+            hint="upgrade Tilewright",
+        )
+    return version
+
+
+def record_of(
+    fields: Mapping[str, Json], version: int, inexact: Inexact | None
+) -> AnyRecord | None:
+    """The record of a line of a version; `None` for one of a kind that nothing reads any more."""
+    kind = fields.get("kind")
+    if kind == _FORGOTTEN and version < _NAMES_INEXACT:
+        return None
+    if not isinstance(kind, str) or kind not in KINDS or fields.keys() != {"kind", "id", "value"}:
+        raise DatabaseError(
+            "expected an object with kind (one of {0}), id and value", ", ".join(KINDS)
+        )
+    value, id = fields["value"], fields["id"]
+    if version < VERSION and isinstance(value, dict):
+        value = _of_today(kind, value, version, inexact)
+    record = from_plain(KINDS[kind], value)
+    if record.id != id:
+        raise DatabaseError(
+            "the content of {0} {1!r} has digest {2}: it was damaged or changed",
+            kind,
+            short_id(str(id)),
+            short_id(record.id),
+        )
+    return record
+
+
+def _of_today(
+    kind: str, value: Mapping[str, Json], version: int, inexact: Inexact | None
+) -> dict[str, Json]:
+    """The fields of a record of an older version.
+
+    Schedules had a parent, which is no part of their id, before they named inexact steps.
+    """
+    if kind == ScheduleRecord.kind and version < _NAMES_INEXACT and "parent" in value:
+        trace = value.get("trace")
+        steps = inexact(trace) if inexact is not None and isinstance(trace, str) else ""
+        value = {name: field for name, field in value.items() if name != "parent"}
+        return {"inexact": steps, **value}
+    added = {name: before for since, name, before in _ADDED.get(kind, ()) if version < since}
+    return {**added, **value}
