@@ -68,7 +68,13 @@ TRAINED = {
     "softmax": Layer(lambda x: x.softmax(1) + x.log_softmax(3)),
     "attention": Layer(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
     "gathered": Layer(lambda x: x[:, [0, 0, 3]] * x.cumsum(2)[:, 1:] + x.amax((1, 3), True)),
+    "spectrogram": Layer(lambda x: spectra(x).abs()),
+    "phases": Layer(lambda x: (spectra(x) / (spectra(x).conj() + 40)).angle().sin()),
 }
+
+
+def spectra(x: Any) -> Any:
+    return torch.stft(x.flatten(1), 16, 4, window=torch.ones(16).to(x), return_complex=True)
 
 
 @pytest.mark.parametrize("name", TRAINED)

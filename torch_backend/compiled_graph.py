@@ -99,8 +99,8 @@ class CompiledGraph:
             known = self._frozen.get(key)
             if known is not None and known.holds(given):
                 return known  # of another thread
-            if any(given[n].is_inference() or given[n].is_neg() for n in self._weights):
-                return None  # it does not count how often these are written, or flips their signs
+            if any(given[n].is_inference() or _is_marked(given[n]) for n in self._weights):
+                return None  # it does not count how often these are written, or flips signs
             self._changes += known is not None
             if self._changes > MAX_CHANGES or (known is None and len(self._frozen) >= MAX_WEIGHTS):
                 return None
@@ -216,6 +216,11 @@ def _samples(tensor: Any) -> Any:
     return elements[:: max(1, extent // SAMPLES)]
 
 
+def _is_marked(tensor: Any) -> bool:
+    """Whether its elements are the negatives or conjugates of what lies in its memory."""
+    return bool(tensor.is_neg() or tensor.is_conj())
+
+
 class _Program:
     """A built graph, called with tensors."""
 
@@ -234,7 +239,7 @@ class _Program:
         copies = []
         for number, strides, form in self.inputs:
             tensor = given[number]
-            if tensor.stride() != strides or tensor.is_neg():
+            if tensor.stride() != strides or _is_marked(tensor):
                 tensor = self._laid_out(tensor, form)
                 copies.append(tensor)
             addresses.append(tensor.data_ptr())
@@ -250,7 +255,7 @@ class _Program:
     def _laid_out(self, tensor: Any, form: Tensor) -> Any:
         """A tensor as it has to lie in memory, copied if its strides mean other places."""
         pairs = zip(form.shape, form.strides, tensor.stride(), strict=True)
-        alike = all(extent == 1 or s == t for extent, s, t in pairs) and not tensor.is_neg()
+        alike = all(extent == 1 or s == t for extent, s, t in pairs) and not _is_marked(tensor)
         if alike or not tensor.numel():
             return tensor
         self.record.copies += 1

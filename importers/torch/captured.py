@@ -13,10 +13,9 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
-from ...graph.builder import Builder
-from ...graph.ir import Constant, Graph, TensorType, Value
+from ...graph.ir import Constant, Graph, Value
 from ..unsupported import Reason, Unsupported
-from .nodes import AtenNodes, array_of, is_node, place, tensor_type
+from .nodes import AtenNodes, constant_of, extents_of, input_of, is_node, output_of, place
 from .table import TABLE, Complex
 
 
@@ -116,13 +115,10 @@ def _argument(nodes: AtenNodes, node: Any, constant: Any) -> Tensor | None:
             nodes.scope[node] = example  # a number, which the program has where it is used
             return None
         if constant is not None:
-            nodes.scope[node] = nodes.builder.constant(array_of(constant), name=node.name)
+            nodes.scope[node] = constant_of(nodes.builder, constant, node.name)
             return None
         held = _form(example)
-        order = _order(held)
-        lies = TensorType(tensor_type(example).dtype, tuple(held.shape[d] for d in order))
-        value = nodes.builder.input(node.name, lies)
-        nodes.scope[node] = _transposed(nodes.builder, value, _inverse(order))
+        nodes.scope[node] = input_of(nodes.builder, node.name, example, _order(held))
     except Unsupported as problem:
         nodes.refuse(place(node), "input", problem)
         return None
@@ -149,12 +145,10 @@ def _results(
             outputs.append(Known(result.data.item()))
         elif isinstance(result, Value) and not hasattr(node.meta["val"], "dtype"):
             nodes.refuse(place(node), "output", Unsupported(Reason.DATA_DEPENDENT, "a number"))
-        elif isinstance(result, Value):
-            form = _dense(_form(node.meta["val"]))
-            values[f"output_{number}"] = _transposed(nodes.builder, result, _order(form))
+        elif isinstance(result, Value | Complex):
+            form = _form(node.meta["val"])
+            values[f"output_{number}"] = output_of(nodes.builder, result, _order(form))
             outputs.append(form)
-        elif isinstance(result, Complex):
-            nodes.refuse(place(node), "output", Unsupported(Reason.DTYPE, "complex numbers"))
         elif not nodes.refused:  # else its operands are what is not supported
             raise ModelError("output {0} is no tensor, found {1!r:.80}", number, result)
     return tuple(outputs), values
@@ -175,10 +169,15 @@ def _views(returned: Sequence[Any]) -> dict[int, View]:
         tensors = {n: returned[n].meta["val"] for n in numbers}
         whole = next((n for n in numbers if _is_whole(tensors[n])), None)
         for number, tensor in tensors.items():
-            if whole is not None and whole != number and tensor.dtype == tensors[whole].dtype:
+            if whole is not None and whole != number and _reads(tensor) == _reads(tensors[whole]):
                 shape, strides = (tuple(map(int, n)) for n in (tensor.shape, tensor.stride()))
                 found[number] = View(whole, shape, strides, int(tensor.storage_offset()))
     return found
+
+
+def _reads(tensor: Any) -> tuple[object, ...]:
+    """What its memory means: conjugates and negatives may be views that say so."""
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
 
 def _is_whole(tensor: Any) -> bool:
@@ -186,11 +185,6 @@ def _is_whole(tensor: Any) -> bool:
     form = Tensor(tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride())), tensor.dtype)
     bytes = math.prod(form.shape) * tensor.element_size()
     return _dense(form) == form and bytes == tensor.untyped_storage().nbytes()
-
-
-def _transposed(b: Builder, value: Value, axes: Sequence[int]) -> Value:
-    plain = list(axes) == sorted(axes)
-    return value if plain else b.add("transpose", value, axes=tuple(axes))
 
 
 def _as_aten(node: Any) -> None:
@@ -205,10 +199,10 @@ def _as_aten(node: Any) -> None:
 
 def _form(example: Any) -> Tensor:
     """The form of a tensor in memory of the processor. Raises `Unsupported` for others."""
-    type_ = tensor_type(example)
+    extents = extents_of(example)
     if example.device.type != "cpu":
         raise Unsupported(Reason.TYPE, f"a tensor on the device {example.device}")
-    return _dense(Tensor(type_.shape, tuple(map(int, example.stride())), example.dtype))
+    return _dense(Tensor(extents, tuple(map(int, example.stride())), example.dtype))
 
 
 def _dense(tensor: Tensor) -> Tensor:
@@ -232,7 +226,3 @@ def _order(tensor: Tensor) -> list[int]:
     wide.sort(key=lambda d: -tensor.strides[d])
     places = iter(wide)
     return [d if extent == 1 else next(places) for d, extent in enumerate(tensor.shape)]
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=order.__getitem__)

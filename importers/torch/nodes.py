@@ -245,7 +245,7 @@ def _type(value: Any) -> TensorType:
     import torch
 
     if is_complex(value):
-        return TensorType(part_dtype(value.dtype), _extents(value))
+        return TensorType(part_dtype(value.dtype), extents_of(value))
 
     numbers = {torch.SymInt: "int64", torch.SymBool: "bool"}
     kind = numbers.get(type(value))
@@ -258,14 +258,45 @@ def _flat(value: Any) -> Sequence[Any]:
 
 def tensor_type(value: Any) -> TensorType:
     """The type of a tensor. Raises `Unsupported` for other things, and for open dims."""
+    extents = extents_of(value)
+    return TensorType(dtype_name(value.dtype), extents)
+
+
+def input_of(
+    b: Builder, name: str, tensor: Any, order: Sequence[int] | None = None
+) -> Value | Complex:
+    """An input as the tensor lies in memory, with its dimensions in that order, row-major; behind
+    them are the parts of complex numbers. Raises `Unsupported` as `tensor_type` does.
+    """
+    extents = extents_of(tensor)
+    order = range(len(extents)) if order is None else order
+    lies = tuple(extents[d] for d in order)
+    back = sorted(range(len(extents)), key=order.__getitem__)
+    if is_complex(tensor):
+        pairs = b.input(name, TensorType(part_dtype(tensor.dtype), (*lies, 2)))
+        return Complex.of(b, permuted(b, pairs, (*back, len(back))))
+    return permuted(b, b.input(name, TensorType(dtype_name(tensor.dtype), lies)), back)
+
+
+def output_of(b: Builder, result: Value | Complex, order: Sequence[int] | None = None) -> Value:
+    """An output as it lies in memory, as for `input_of`."""
+    whole = result.pairs(b) if isinstance(result, Complex) else result
+    rank = whole.type.rank
+    given = range(rank) if order is None else order
+    return permuted(b, whole, (*given, *range(len(given), rank)))
+
+
+def permuted(b: Builder, value: Value, axes: Sequence[int]) -> Value:
+    plain = list(axes) == sorted(axes)
+    return value if plain else b.add("transpose", value, axes=tuple(axes))
+
+
+def extents_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor. Raises `Unsupported` for other things, and for open dims."""
     if not hasattr(value, "dtype"):
         raise Unsupported(Reason.TYPE, type(value).__name__)
     if str(value.layout) != "torch.strided":
         raise Unsupported(Reason.TYPE, str(value.layout))
-    return TensorType(dtype_name(value.dtype), _extents(value))
-
-
-def _extents(value: Any) -> tuple[int, ...]:
     dims = tuple(value.shape)
     if not all(isinstance(extent, int) for extent in dims):
         known = ", ".join(map(str, dims))

@@ -14,7 +14,7 @@ from typing import Any
 from ...base.errors import ModelError
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
-from .nodes import AtenNodes, Result, constant_of, tensor_type
+from .nodes import AtenNodes, Result, constant_of, input_of, output_of
 from .table import TABLE, Complex
 
 _DECOMPOSED = (
@@ -33,9 +33,10 @@ def import_torch(program: Any, name: str = "") -> Graph:
     """The graph of a `torch.export.ExportedProgram`, whose shapes are static.
 
     Inputs are named as the arguments of the module, outputs by their keys or places in what it
-    returns. Parameters and buffers are constants, whose memory is that of the tensors. Raises
-    `UnsupportedError` with all nodes that are not supported, with open dims, with buffers that are
-    written, and with results that are no tensors; `ModelError` for what is no such program.
+    returns. Complex ones are real, with the parts as a last dimension (`view_as_real`). Parameters
+    and buffers are constants, whose memory is that of the tensors. Raises `UnsupportedError` with
+    all nodes that are not supported, with open dims, with buffers that are written, and with
+    results that are no tensors; `ModelError` for what is no such program.
     """
     try:
         import torch
@@ -118,7 +119,7 @@ def _add_input(nodes: AtenNodes, program: Any, node: Any, spec: Any) -> None:
         if not isinstance(spec.arg, TensorArgument):
             raise Unsupported(Reason.TYPE, type(spec.arg).__name__)
         if spec.kind.name == "USER_INPUT":
-            nodes.scope[node] = nodes.builder.input(node.name, tensor_type(node.meta["val"]))
+            nodes.scope[node] = input_of(nodes.builder, node.name, node.meta["val"])
         elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             held = program.state_dict.get(spec.target)
             held = program.constants[spec.target] if held is None else held
@@ -140,10 +141,8 @@ def _outputs(nodes: AtenNodes, program: Any, results: Sequence[Result | None]) -
     for name, (spec, result) in zip(names, own, strict=True):
         if name in outputs:
             raise ModelError("two results would be named {0}", name)
-        if isinstance(result, Value):
-            outputs[name] = result
-        elif isinstance(result, Complex):
-            nodes.refuse(name, "output", Unsupported(Reason.DTYPE, "complex numbers"))
+        if isinstance(result, Value | Complex):
+            outputs[name] = output_of(nodes.builder, result)
         elif not isinstance(spec.arg, TensorArgument):
             kind = type(getattr(spec.arg, "value", spec.arg)).__name__
             nodes.refuse(name, "output", Unsupported(Reason.TYPE, kind))

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 import torch
 
 from tilewright.importers.torch import operators  # noqa: F401  # registers all
-from tilewright.importers.torch.operators.complex import _OF_PARTS
+from tilewright.importers.torch.operators.complex import _OF_BOTH, _OF_PARTS
 from tilewright.importers.torch.table import TABLE
 
 from .test_torch import Module, check, exported
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_what_is_done_to_each_part_is_known_of_real_tensors() -> None:
-    assert set(_OF_PARTS) <= TABLE.keys()
+    assert {*_OF_PARTS, *_OF_BOTH} <= TABLE.keys()
 
 
 def spectrogram(x: Any) -> Any:
@@ -69,23 +69,44 @@ class Spectral(torch.nn.Module):  # type: ignore[misc]
 def test_complex_weights() -> None:
     torch.manual_seed(0)
     check(Spectral(), torch.randn(2, 3, 5, 7), tolerance=1e-5)
-    x = torch.randn(2, 3, 5, 7)
-    fast = torch.compile(Spectral().eval(), backend="tilewright", options={"breaks": "fail"})
-    with pytest.raises(UnsupportedError) as caught, torch.no_grad():
-        fast(x)  # the weights are its arguments
-    assert {reason[2] for reason in caught.value.data["reasons"]} == {"DTYPE"}
+
+
+def of_elements(x: Any, y: Any) -> Any:
+    x = torch.complex(x.real, x.imag)
+    chosen = torch.select_scatter(x / y, torch.zeros(4, dtype=x.dtype), 0, 1)
+    roots = x.sqrt() + x.pow(3) - x.square().log()
+    return chosen, roots, x.sgn(), y.reciprocal().t(), x == x.conj(), y.conj(), 2 / (y + 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_inputs_and_results_are_pairs(dtype: Any) -> None:
+    torch.manual_seed(0)
+    x, y = (torch.randn(3, 4, dtype=dtype) for _ in range(2))
+    x[0, :2] = torch.tensor([0, -2])
+    x.imag[1] = 0
+    tolerance = 2e-6 if dtype is torch.complex64 else 1e-14
+    check(Module(of_elements), x * x.real.sign().abs() + 1, y, tolerance=tolerance, compiled=False)
+    check(Module(lambda x: (x.sgn(), x.sqrt())), x, tolerance=tolerance, compiled=False)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_quotients_of_numbers_whose_squares_are_out_of_range(size: float) -> None:
+    x = torch.tensor([3 + 4j, 1 - 2j])
+    check(Module(lambda x, y: x / y), x * size, x.flip(0) * size)
+    wide = x.to(torch.complex128) * size**9
+    check(Module(lambda x, y: x / y), wide, wide.flip(0), tolerance=1e-14, compiled=False)
 
 
 @pytest.mark.parametrize(
     "function",
-    [torch.fft.fft, lambda x: torch.fft.fft(x).sqrt().abs()],
-    ids=["a result", "an operator"],
+    [lambda x: torch.fft.fft(x).sinh(), lambda x: torch.fft.fft(x) ** (1 + 1j)],
+    ids=["an operator", "an exponent"],
 )
 def test_other_complex_tensors_are_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(UnsupportedError) as caught:
         exported(Module(function), torch.ones(4))
     ((_, _, reason, _),) = caught.value.data["reasons"]
-    assert reason == "DTYPE"
+    assert reason in ("DTYPE", "ATTRIBUTE")
 
 
 def test_the_size_of_numbers_whose_squares_are_out_of_range() -> None:

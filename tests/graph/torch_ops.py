@@ -171,6 +171,7 @@ def _array(tensor: Any) -> Any:
     import torch
 
     own = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    own = torch.view_as_real(own) if own.is_complex() else own
     if own.dtype == torch.bfloat16:  # which numpy has from another library
         return own.view(torch.int16).numpy().view(dtypes.to_numpy("bfloat16"))
     return own.numpy()

@@ -1,7 +1,6 @@
 """Complex tensors, as two of their parts: what models do between transforms of Fourier.
 
-Graphs have no complex numbers. So these may be weights and what a model computes on its way, but
-neither inputs nor results.
+Graphs have no complex numbers. Inputs and results are as they lie in memory: `view_as_real`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ....graph.builder import Builder
 from ....graph.compose import pointwise
-from ....graph.compose.basics import cast_to, in_rank, reshaped, row, stacked, times
+from ....graph.compose.basics import cast_to, in_rank, reshaped, times
 from ....graph.compose.signal import dft
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
@@ -55,13 +54,47 @@ _OF_PARTS = (
     "squeeze.dim", "squeeze.default", "slice.Tensor", "select.int", "flip.default",
     "constant_pad_nd.default", "unfold.default", "index.Tensor", "index_select.default",
     "repeat.default", "neg.default", "sum.dim_IntList", "sum.default", "mean.dim", "mean.default",
-    "lift_fresh_copy.default",
+    "lift_fresh_copy.default", "gather.default", "cumsum.default",
+    "diagonal.default", "tril.default", "triu.default", "empty.memory_format",
+    "new_empty_strided.default",
 )  # fmt: skip
 """Operators that are linear: each part is as if it were alone."""
 
 
 for _overload in _OF_PARTS:
     aten_complex(_overload)(partial(_each, _overload))
+
+
+def _of_both(overload: str, places: Sequence[int], b: Builder, out: TensorType, *args: Any) -> Any:
+    """As `_each`, with the operands at these places as complex ones."""
+    own = [_complex(b, arg, out) if n in places else arg for n, arg in enumerate(args)]
+    return _each(overload, b, out, *own)
+
+
+_OF_BOTH = {
+    "where.self": (1, 2),
+    "copy.default": (0, 1),
+    "slice_scatter.default": (0, 1),
+    "select_scatter.default": (0, 1),
+    "diagonal_scatter.default": (0, 1),
+    "index_put.default": (0, 2),
+}
+"""Operators that put elements beside others, and which operands have these."""
+
+
+for _overload, _places in _OF_BOTH.items():
+    aten_complex(_overload)(partial(_of_both, _overload, _places))
+
+
+@aten_complex("full", "full_like", "scalar_tensor")
+def full(
+    b: Builder, out: TensorType, _like: Any, value: Any = None, *, dtype: Any = None
+) -> Complex | Value:
+    number = _like if value is None else value
+    if dtype is not None and not dtype.is_complex:
+        return b.add("broadcast_to", b.constant(number, out.dtype), shape=out.shape)
+    parts = [b.constant(part, out.dtype) for part in (number.real, number.imag)]
+    return Complex(*(b.add("broadcast_to", part, shape=out.shape) for part in parts))
 
 
 @aten_complex("cat")
@@ -90,15 +123,6 @@ def _length(x: Value, axis: int, given: dict[str, Any]) -> int:
     return int(given["length"]) if "length" in given else x.shape[axis]
 
 
-def _split(b: Builder, parts: Value) -> Complex:
-    last = parts.type.rank - 1
-    return Complex(row(b, parts, last, 0), row(b, parts, last, 1))
-
-
-def _joined(b: Builder, x: Complex) -> Value:
-    return stacked(b, [x.real, x.imag], x.real.type.rank)
-
-
 @aten_complex("_fft_r2c")
 def of_real(
     b: Builder, _out: TensorType, x: Value, dim: Sequence[int], normalization: int, onesided: bool
@@ -106,15 +130,15 @@ def of_real(
     length = x.shape[in_rank(dim[-1], x.type.rank)]
     parts = reshaped(b, x, (*x.shape, 1))
     made = _transformed(b, parts, dim, normalization, length=length, onesided=onesided)
-    return _split(b, made)
+    return Complex.of(b, made)
 
 
 @aten_complex("_fft_c2c")
 def of_complex(
     b: Builder, _out: TensorType, x: Complex, dim: Sequence[int], normalization: int, forward: bool
 ) -> Complex:
-    made = _transformed(b, _joined(b, x), dim, normalization, inverse=not forward)
-    return _split(b, made)
+    made = _transformed(b, x.pairs(b), dim, normalization, inverse=not forward)
+    return Complex.of(b, made)
 
 
 @aten_complex("_fft_c2r")
@@ -127,19 +151,19 @@ def to_real(
     last_dim_size: int,
 ) -> Value:
     parts = _transformed(
-        b, _joined(b, x), dim, normalization, inverse=True, length=last_dim_size, onesided=True
+        b, x.pairs(b), dim, normalization, inverse=True, length=last_dim_size, onesided=True
     )
     return reshaped(b, parts, parts.shape[:-1])
 
 
 @aten_complex("view_as_real", "view_as_real_copy")
 def view_as_real(b: Builder, _out: TensorType, x: Complex) -> Value:
-    return _joined(b, x)
+    return x.pairs(b)
 
 
 @aten_complex("view_as_complex", "view_as_complex_copy")
 def view_as_complex(b: Builder, _out: TensorType, x: Value) -> Complex:
-    return _split(b, x)
+    return Complex.of(b, x)
 
 
 @aten_complex("complex")
@@ -166,19 +190,37 @@ def conjugate(b: Builder, _out: TensorType, x: Complex) -> Complex:
     return Complex(x.real, b.add("negative", x.imag))
 
 
+def _wide(b: Builder, x: Complex) -> Complex:
+    """In float64, where the squares of float32 are in range."""
+    return Complex(*(cast_to(b, part, "float64") for part in (x.real, x.imag)))
+
+
+def _squares(b: Builder, x: Complex) -> Value:
+    return b.add("add", *(b.add("multiply", part, part) for part in (x.real, x.imag)))
+
+
 @aten_complex("abs")
 def size(b: Builder, out: TensorType, x: Complex) -> Value:
-    """In float64: squares of float32 are not out of its range; others by their larger part."""
-    parts = [cast_to(b, part, "float64") for part in (x.real, x.imag)]
+    """By squares in float64; of float64 by the larger part."""
     if x.real.dtype != "float64":
-        squares = b.add("add", *(b.add("multiply", part, part) for part in parts))
-        return cast_to(b, b.add("sqrt", squares), out.dtype)
+        return cast_to(b, b.add("sqrt", _squares(b, _wide(b, x))), out.dtype)
+    parts = x.real, x.imag
     sizes = [b.add("abs", part) for part in parts]
     larger, smaller = b.add("maximum", *sizes), b.add("minimum", *sizes)
     one, same = b.constant(1.0, "float64"), b.add("equal", larger, smaller)
     ratio = b.add("where", same, one, b.add("divide", smaller, larger))
     square = b.add("add", b.add("multiply", ratio, ratio), one)
     return b.add("multiply", larger, b.add("sqrt", square))
+
+
+@aten_complex("sgn")
+def sign(b: Builder, out: TensorType, x: Complex) -> Complex:
+    """Numbers of size 1; of 0 it is 0."""
+    length = size(b, out, x)
+    zero = b.constant(0, out.dtype)
+    none = b.add("equal", length, zero)
+    made = [b.add("divide", part, length) for part in (x.real, x.imag)]
+    return Complex(*(b.add("where", none, zero, part) for part in made))
 
 
 @aten_complex("angle")
@@ -211,7 +253,7 @@ def _multiplied(
     )
 
 
-@aten_complex("mul.Tensor")
+@aten_complex("mul.Tensor", "mul.Scalar")
 def multiply(b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
     first, second = _complex(b, x, out), _complex(b, y, out)
     for own, other, given in ((first, second, y), (second, first, x)):
@@ -221,13 +263,67 @@ def multiply(b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
     return _multiplied(b, first, second, partial(b.add, "multiply"))
 
 
-@aten_complex("div.Tensor")
+@aten_complex("div.Tensor", "div.Scalar")
 def divide(b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
-    if isinstance(y, Complex | complex):
-        raise Unsupported(Reason.DTYPE, "a quotient by complex numbers")
-    x, divisor = _complex(b, x, out), _complex(b, y, out).real
-    made = [b.add("divide", part, divisor) for part in (x.real, x.imag)]
-    return Complex(*(b.add("broadcast_to", part, shape=out.shape) for part in made))
+    own, divisor = _complex(b, x, out), _complex(b, y, out)
+    if not isinstance(y, Complex | complex):
+        made = [b.add("divide", part, divisor.real) for part in (own.real, own.imag)]
+        return Complex(*(b.add("broadcast_to", part, shape=out.shape) for part in made))
+    product = _multiplied(b, _wide(b, own), _reciprocal(b, divisor), partial(b.add, "multiply"))
+    return Complex(*(cast_to(b, part, out.dtype) for part in (product.real, product.imag)))
+
+
+@aten_complex("reciprocal")
+def reciprocal(b: Builder, out: TensorType, x: Complex) -> Complex:
+    made = _reciprocal(b, x)
+    return Complex(*(cast_to(b, part, out.dtype) for part in (made.real, made.imag)))
+
+
+def _reciprocal(b: Builder, x: Complex) -> Complex:
+    """In float64; of float64 parts are divided by the larger one, whose squares are in range."""
+    wide = _wide(b, x)
+    scale = None
+    if x.real.dtype == "float64":
+        scale = b.add("maximum", b.add("abs", wide.real), b.add("abs", wide.imag))
+        wide = Complex(*(b.add("divide", part, scale) for part in (wide.real, wide.imag)))
+    squares = _squares(b, wide)
+    squares = squares if scale is None else b.add("multiply", squares, scale)
+    made = [b.add("divide", part, squares) for part in (wide.real, wide.imag)]
+    return Complex(made[0], b.add("negative", made[1]))
+
+
+@aten_complex("pow.Tensor_Scalar")
+def power(b: Builder, out: TensorType, x: Complex, exponent: Any) -> Complex:
+    if isinstance(exponent, complex):
+        raise Unsupported(Reason.ATTRIBUTE, f"the exponent {exponent}")
+    if exponent == 2:
+        return multiply(b, out, x, x)
+    length = pointwise.power(b, size(b, out, x), b.constant(exponent, out.dtype))
+    return polar(b, out, length, times(b, angle(b, out, x), exponent))
+
+
+@aten_complex("sqrt")
+def square_root(b: Builder, out: TensorType, x: Complex) -> Complex:
+    """The one whose real part is not negative."""
+    return power(b, out, x, 0.5)
+
+
+@aten_complex("log")
+def logarithm(b: Builder, out: TensorType, x: Complex) -> Complex:
+    return Complex(b.add("log", size(b, out, x)), angle(b, out, x))
+
+
+@aten_complex("eq.Tensor", "eq.Scalar")
+def equal(b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
+    wider = max(v.real.dtype for v in (x, y) if isinstance(v, Complex))
+    own, other = (_complex(b, v, TensorType(wider, out.shape)) for v in (x, y))
+    parts = (own.real, other.real), (own.imag, other.imag)
+    return b.add("logical_and", *(b.add("equal", *pair) for pair in parts))
+
+
+@aten_complex("ne.Tensor", "ne.Scalar")
+def not_equal(b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
+    return b.add("logical_not", equal(b, out, x, y))
 
 
 def _product(overload: str, b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
@@ -260,8 +356,3 @@ def einsum(b: Builder, out: TensorType, equation: str, tensors: Sequence[Operand
 @aten_complex("exp")
 def exponential(b: Builder, out: TensorType, x: Complex) -> Complex:
     return polar(b, out, b.add("exp", x.real), x.imag)
-
-
-@aten_complex("where.self")
-def where(b: Builder, out: TensorType, condition: Value, x: Operand, y: Operand) -> Complex:
-    return _each("where.self", b, out, condition, _complex(b, x, out), _complex(b, y, out))
