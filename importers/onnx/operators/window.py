@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.compose.basics import in_rank
-from ....graph.compose.contraction import Convolution, same_padding
+from ....graph.compose.contraction import Convolution, biased, same_padding
+from ....graph.compose.deformable import deformable_conv
 from ....graph.compose.sampling import (
     COORDINATES,
     CROP,
@@ -122,6 +123,13 @@ def max_unpool(b: Builder, node: OnnxNode) -> Value:
         after = tuple(w - e for w, e in zip(wanted, inner, strict=True))
         value = b.add("pad", value, before=(0,) * len(inner), after=after)
     return value
+
+
+@onnx_op("DeformConv", since=19)
+def deform_conv(b: Builder, node: OnnxNode) -> Value:
+    x, w = node[0], node[1]
+    y = deformable_conv(b, x, w, node[2], node.get(4), convolution(node, x, w))
+    return biased(b, y, node.get(3))
 
 
 @onnx_op("Resize", since=11)

@@ -1,4 +1,4 @@
-"""Windows of pooling, and resizing."""
+"""Windows of pooling, resizing, and sampling where data decide; of torchvision too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ....graph.builder import Builder
-from ....graph.compose.basics import cast_to, reshaped, times, wide
+from ....graph.compose.basics import cast_to, part, reshaped, times, wide
+from ....graph.compose.contraction import Convolution, biased
+from ....graph.compose.deformable import deformable_conv
 from ....graph.compose.sampling import (
     Along,
     Kernel,
@@ -78,12 +80,12 @@ def _adaptive_max(
     first = x.type.rank - rank
     along = []
     for extent, size in zip(x.shape[first:], out.shape[first:], strict=True):
-        places, inside = _parts(extent, size)
+        places, inside = _pieces(extent, size)
         along.append(np.where(inside, places, -1))
     return largest(b, x, along)
 
 
-def _parts(extent: int, size: int) -> tuple[Array, Array]:
+def _pieces(extent: int, size: int) -> tuple[Array, Array]:
     """The places (size, longest) of the elements of each part, and which of them are in it."""
     starts, ends = adaptive_bounds(extent, size)
     places = starts[:, None] + np.arange((ends - starts).max(initial=0))
@@ -123,7 +125,7 @@ def _adaptive_average(rank: int, b: Builder, out: TensorType, x: Value, _size: S
         extent, size = x.shape[axis], out.shape[axis]
         if size == extent:
             continue
-        places, inside = _parts(extent, size)
+        places, inside = _pieces(extent, size)
         weights = inside / inside.sum(1, keepdims=True)
         places = np.minimum(places, extent - 1)
         value = b.add(
@@ -216,3 +218,49 @@ def grid_sample(
     if _MODES[mode] == "cubic" and padding:  # PyTorch moves each tap, not the place, inside
         raise Unsupported(Reason.ATTRIBUTE, f"cubic weights beyond the {_PADDINGS[padding]}")
     return b.add("grid_sample", x, grid, mode=_MODES[mode], padding=_PADDINGS[padding], align=align)
+
+
+@aten("torchvision.roi_align.default")
+def roi_align(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    rois: Value,
+    scale: float,
+    _height: int,
+    _width: int,
+    samples: int,
+    aligned: bool,
+) -> Value:
+    """Each row of `rois` has the number of an image, and two corners."""
+    if samples < 1:
+        raise Unsupported(Reason.DATA_DEPENDENT, "sampling_ratio <= 0: regions decide the samples")
+    images = reshaped(b, part(b, rois, 1, 0, 1), (rois.shape[0],))
+    return b.add(
+        "roi_align",
+        x,
+        part(b, rois, 1, 1, 4),
+        b.add("cast", images, dtype="int64"),
+        size=out.shape[2:],
+        samples=samples,
+        scale=scale,
+        half=aligned,
+    )
+
+
+@aten("torchvision.deform_conv2d.default")
+def deform_conv(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    weight: Value,
+    offset: Value,
+    mask: Value,
+    bias: Value,
+    *geometry: int,
+) -> Value:
+    """Strides, padding, dilations, groups, parts of channels, and whether the mask is used."""
+    down, right, top, left, high, broad, groups, _parts, use_mask = geometry
+    conv = Convolution((down, right), (top, left), (top, left), (high, broad), groups)
+    y = deformable_conv(b, x, weight, offset, mask if use_mask else None, conv)
+    return biased(b, y, bias)
