@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import subprocess
@@ -390,22 +391,71 @@ def test_what_dynamo_leaves_to_python_is_told() -> None:
     assert sum(report.skipped.values()) == 1
 
 
-def test_sizes_that_vary_are_compiled_anew_and_a_storm_is_an_error() -> None:
-    fast = compiled(relu)
-    limit = torch._dynamo.config.recompile_limit
-    for rows in range(2, limit + 1):
-        x = torch.randn(rows, 3)
+def limit_of_sizes(limit: int) -> Any:
+    return torch._dynamo.config.patch(recompile_limit=limit)
+
+
+def shifted(x: Any) -> Any:
+    return x.relu() + x.shape[0], x.new_ones(x.shape[0] + 1), x.T
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_captured_graph_with_open_sizes_is_built_for_some_of_them(dynamic: bool | None) -> None:
+    fast = torch.compile(shifted, backend="tilewright", dynamic=dynamic, options={"threads": 1})
+    with limit_of_sizes(2):
+        for rows in (2, 3, 4, 5, 3, 6):
+            x = torch.randn(rows, 3)
+            found = fast(x)
+            for one, expected in zip(found, shifted(x), strict=True):
+                torch.testing.assert_close(one, expected)
+            assert found[2].data_ptr() == x.data_ptr()
+    *first, graph = tw.torch_report().graphs
+    assert len(first) == (dynamic is None)
+    assert (graph.programs, graph.calls, graph.left) == ((2, 5, 2) if first else (2, 6, 3))
+    assert graph.ran_on == "tilewright"
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_too_many_sizes_are_an_error_where_breaks_are_to_fail(dynamic: bool) -> None:
+    options = {"threads": 1, "breaks": "fail"}
+    fast = torch.compile(relu, backend="tilewright", dynamic=dynamic, options=options)
+    with limit_of_sizes(3):
+        for rows in range(2, 5 if dynamic else 4):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(fast(x), relu(x))
+        for rows in (5, 6):
+            with pytest.raises(Exception) as caught:
+                fast(torch.randn(rows, 3))
+            error = getattr(caught.value, "inner_exception", caught.value)
+            assert isinstance(error, tw.BuildError)
+            assert any(dim.startswith("dim 0 of ") for dim in error.data["dims"])
+        x = torch.randn(2, 3)
         torch.testing.assert_close(fast(x), relu(x))
-    assert len(tw.torch_report().graphs) == limit - 1
-    for rows in (limit + 1, limit + 2):
-        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-            fast(torch.randn(rows, 3))
-        error = caught.value.inner_exception
-        assert isinstance(error, tw.BuildError)
-        (dim,) = error.data["dims"]
-        assert dim.startswith("dim 0 of ")
-    x = torch.randn(2, 3)
-    torch.testing.assert_close(fast(x), relu(x))
+
+
+def test_what_dynamo_gives_up_for_its_sizes_is_told() -> None:
+    fast = torch.compile(relu, backend="tilewright", dynamic=False, options={"threads": 1})
+    with limit_of_sizes(2):
+        for rows in (2, 3, 4, 5):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(fast(x), relu(x))
+    report = tw.torch_report()
+    assert len(report.graphs) == 2
+    assert report.skipped == {"Dynamo recompile limit exceeded": 1}
+
+
+def test_gradients_of_sizes_that_vary() -> None:
+    module = mlp().train()
+    fast, plain = compiled(module), copy.deepcopy(module)
+    for rows in (2, 3, 4):
+        x = torch.randn(rows, 8)
+        for one in (fast, plain):
+            one.zero_grad()
+            one(x).square().sum().backward()
+        for p, q in zip(module.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+    kinds = [(g.kind, g.programs) for g in tw.torch_report().graphs]
+    assert kinds == [("forward", 1), ("backward", 1), ("forward", 2), ("backward", 2)]
 
 
 def test_numbers_of_a_call() -> None:

@@ -24,6 +24,7 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from ..importers.torch.table import TABLE
 from .compiled_graph import CompiledGraph
+from .open_sizes import OpenGraph, is_open
 from .options import Options
 from .report import RECORDS, Break, CapturedGraph, break_of
 
@@ -41,10 +42,9 @@ def compile_captured(
 
     `options` are those of `Options`. A call of the result raises `BuildError` for options that are
     unknown, and for a graph break where these are to fail, `UnsupportedError` for operators that
-    are not supported, and what `tw.build` raises. A function that is compiled for too many sizes
-    raises `BuildError` at once, which Dynamo wraps.
+    are not supported, and what `tw.build` raises. Where breaks are to fail, a function that is
+    compiled for too many sizes raises `BuildError` at once, which Dynamo wraps.
     """
-    _require_few_sizes(module, examples)
     function, source = _origin(module)
     try:
         if mode not in (None, "default"):
@@ -53,8 +53,8 @@ def compile_captured(
         _require_whole(module, function, known)
     except TilewrightError as error:
         return partial(_refused, error)
-    for example in examples:
-        _specialise(example)
+    if known.breaks == "fail":
+        _require_few_sizes(module, examples)
     resumed = _RESUMED.fullmatch(function)
     compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
     with _attention(examples), _without_python_kernels():
@@ -71,11 +71,13 @@ def compile_captured(
 
 def _compiled(
     function: str, source: str, options: Options, kind: Kind, module: Any, examples: Sequence[Any]
-) -> CompiledGraph:
+) -> CompiledGraph | OpenGraph:
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
     counts = Counter(str(node.target) for node in nodes if "getitem" not in str(node.target))
     record = RECORDS.add(CapturedGraph(function, source, kind, dict(counts)))
     weights = _weights(examples) if kind == "inference" and options.freeze else []
+    if any(map(is_open, examples)):
+        return OpenGraph(module, examples, weights, options, record)
     return CompiledGraph(module, weights, options, record)
 
 
@@ -137,15 +139,6 @@ def _resizings() -> Sequence[Any]:
     return [getattr(packet, name) for packet in packets for name in packet.overloads()]
 
 
-def _specialise(example: Any) -> None:
-    """Fix sizes that Dynamo has left open after they varied: it compiles anew for others."""
-    if isinstance(example, torch.SymInt):
-        int(example)
-    elif isinstance(example, torch.Tensor) and example.layout == torch.strided:
-        for number in (*example.shape, *example.stride(), example.storage_offset()):
-            int(number)
-
-
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 """How Dynamo names what follows a break: the function, and the line."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]+)')
@@ -184,7 +177,7 @@ def _require_whole(module: Any, function: str, options: Options) -> None:
     )  # fmt: skip
 
 
-_SIZES: dict[object, list[dict[str, tuple[int, ...]]]] = {}
+_SIZES: dict[object, list[dict[str, tuple[object, ...]]]] = {}
 """By frames of Dynamo: the sizes of all tensors that they were compiled for."""
 
 
@@ -195,7 +188,7 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
         return
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     sizes = {
-        name: tuple(map(int, example.shape))
+        name: tuple(e if isinstance(e, int) else "open" for e in example.shape)
         for name, example in zip(names, examples, strict=False)
         if isinstance(example, torch.Tensor)
     }
@@ -218,7 +211,7 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
     )  # fmt: skip
 
 
-def _varied(seen: Sequence[Mapping[str, tuple[int, ...]]]) -> list[str]:
+def _varied(seen: Sequence[Mapping[str, tuple[object, ...]]]) -> list[str]:
     """The dims of arguments that had several sizes, and these."""
     found = []
     for name, shape in seen[-1].items():

@@ -32,8 +32,9 @@ class CapturedGraph:
     `source` is the line of its first operator. `ran_on` says what runs it, and `reason` why it is
     not Tilewright. `programs`: how often it was built, again where weights changed; `kept` of these
     came from the cache on disk. `frozen`: how many arguments are constants in them. `copies` counts
-    arguments that lay in memory otherwise than when it was captured. `seconds` were spent to
-    import, tune and build it.
+    arguments that lay in memory otherwise than when it was captured. `left`: how many of the calls
+    PyTorch has run, as it was built for as many sizes as it may be. `seconds` were spent to import,
+    tune and build it.
     """
 
     function: str
@@ -47,6 +48,7 @@ class CapturedGraph:
     frozen: int = 0
     calls: int = 0
     copies: int = 0
+    left: int = 0
     seconds: float = 0.0
     compiled: weakref.ref[CompiledGraph] | None = field(default=None, repr=False, compare=False)
 
@@ -58,9 +60,10 @@ class CapturedGraph:
         frozen = f", {self.frozen} frozen" if self.frozen else ""
         again = f", built {self.programs} times" if self.programs > 1 else ""
         copies = f", {self.copies} copies" if self.copies else ""
+        left = f", {self.left} of them of other sizes, by PyTorch" if self.left else ""
         line = (
             f"{self.kind} of {self.function} ({self.source}): {self.operator_count} operators"
-            f"{frozen}, {self.ran_on}, {self.calls} calls{again}{copies}"
+            f"{frozen}, {self.ran_on}, {self.calls} calls{left}{again}{copies}"
             f", built in {format_seconds(self.seconds)}"
         )
         if self.kept:
