@@ -444,6 +444,18 @@ def test_what_dynamo_gives_up_for_its_sizes_is_told() -> None:
     assert report.skipped == {"Dynamo recompile limit exceeded": 1}
 
 
+def test_heads_may_share_keys_and_sizes_of_attention_may_vary() -> None:
+    def attended(q: Any, k: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+    fast = compiled(attended)
+    for rows in (3, 4):
+        q, k = torch.randn(1, 4, rows, 8), torch.randn(1, 2, rows, 8)
+        torch.testing.assert_close(fast(q, k), attended(q, k))
+    operators = tw.torch_report().operators
+    assert operators["aten._scaled_dot_product_flash_attention_for_cpu.default"] == 2
+
+
 def test_gradients_of_sizes_that_vary() -> None:
     module = mlp().train()
     fast, plain = compiled(module), copy.deepcopy(module)

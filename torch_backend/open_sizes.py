@@ -135,4 +135,7 @@ def static(module: Any, arguments: Sequence[Any]) -> Any:
     ]
     run: Callable[..., Any] = torch.fx.Interpreter(module).run
     with traceback.preserve_node_meta(), mode:
-        return make_fx(run)(*fakes)
+        made = make_fx(run)(*fakes)
+    made.graph.eliminate_dead_code()  # such as results of an operator that nothing reads
+    made.recompile()
+    return made

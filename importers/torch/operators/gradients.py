@@ -240,6 +240,11 @@ def attention_of_inference(
     attn_mask: Value | None = None,
     scale: Number | None = None,
 ) -> Sequence[Value]:
-    """The result only: logarithms of sums are for gradients, which take another way."""
-    name = "scaled_dot_product_attention"
-    return (_plain(b, name, out, q, k, v, attn_mask, dropout_p, is_causal, scale=scale),)
+    """The result only: logarithms of sums are for gradients, which take another way.
+
+    It says nowhere whether heads share keys: it is so where there are fewer of these.
+    """
+    given = q, k, v, attn_mask, dropout_p, is_causal
+    return (
+        _plain(b, "scaled_dot_product_attention", out, *given, scale=scale, enable_gqa=True),
+    )
