@@ -5,19 +5,21 @@ read inside: the pointwise nodes between its result and the first node that all 
 to (the post-dominator) join it, also where they read other values from memory. A node in front of
 an anchor joins if only the group reads it and it is cheap to compute at each place that is read.
 A node that is a program or a loop is a group of its own. A view is no node of a group: it is
-another name for memory.
+another name for memory. Groups of pointwise nodes are joined at last, where several results cost
+fewer bytes (`several_results.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from .ir import Constant, Graph, Node, Value
 from .limits import open_limits
 from .operator import Kind, find
+from .several_results import joined
 
 if TYPE_CHECKING:
     from .loops import Loop
@@ -101,7 +103,11 @@ def is_view(node: Node) -> bool:
 
 def divide(graph: Graph) -> list[Group]:
     """The groups of a graph, in an order in which they can run. Views belong to none."""
-    return list(_groups(graph, _Division(graph).leaders()))
+    kept, place = _kept(graph), {node: n for n, node in enumerate(graph.nodes)}
+    single = list(_in_order(graph, _Division(graph).leaders()))
+    closed = {node for node in graph.nodes if is_program(node)} | open_limits(graph).keys()
+    groups = joined(graph, single, closed, partial(_computes, graph))
+    return [_group(graph, sorted(nodes, key=place.__getitem__), kept) for nodes in groups]
 
 
 class _Division:
@@ -253,21 +259,26 @@ def _meeting(a: Node, b: Node, place: dict[Node, int], dominators: dict[Node, No
     return None
 
 
-def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
-    """The groups in the order in which what they read is there."""
+def _computes(graph: Graph, value: Value) -> Node | None:
+    """The node that computes the memory of a value."""
+    node = graph.producers.get(value)
+    while node is not None and is_view(node):
+        node = graph.producers.get(node.inputs[0])
+    return node
+
+
+def _in_order(graph: Graph, leaders: dict[Node, Node]) -> Iterator[list[Node]]:
+    """The nodes of each group, in the order in which what they read is there."""
     members: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if node in leaders:
             members.setdefault(leaders[node], []).append(node)
-    kept = _kept(graph)
 
     def needed(nodes: Sequence[Node]) -> Iterator[Node]:
         """The leaders of the groups that compute what these nodes read."""
         for node in nodes:
             for value in node.inputs:
-                producer = graph.producers.get(value)
-                while producer is not None and is_view(producer):
-                    producer = graph.producers.get(producer.inputs[0])
+                producer = _computes(graph, value)
                 if producer is not None:
                     yield leaders[producer]
 
@@ -280,7 +291,7 @@ def _groups(graph: Graph, leaders: dict[Node, Node]) -> Iterator[Group]:
             other = next((o for o in rest if o not in done), None)
             if other is None:
                 pending.pop()
-                yield _group(graph, members[leader], kept)
+                yield members[leader]
             else:
                 done.add(other)
                 pending.append((other, needed(members[other])))

@@ -19,6 +19,7 @@ from ..tir.printer import func_text
 from ..tir.te import Tensor
 from .groups import Group, divide
 from .ir import Constant, Graph, Value
+from .joined import joined
 from .loops import kernel_groups
 from .operator import find, placeholder
 
@@ -112,4 +113,4 @@ def _formulas(group: Group) -> Func:
         results = record.lowered([tensors[v] for v in node.inputs], node.attributes, types)
         tensors.update(zip(node.outputs, results, strict=True))
     parameters += [tensors[v] for v in group.outputs]
-    return te.func(parameters, name="group")
+    return joined(te.func(parameters, name="group"))

@@ -431,10 +431,8 @@ def input_along(block: Block, across: tuple[Var, Var]) -> int:
 
 def is_flat(block: Block) -> bool:
     """Whether all accesses of a block go through memory element by element in the same order."""
-    out = output_of(block)
-    if out is None:
-        return False
-    return all(_same_order(i, block) for i in (out, *inputs_of(block)))
+    outputs = outputs_of(block)
+    return bool(outputs) and all(_same_order(i, block) for i in (*outputs, *inputs_of(block)))
 
 
 def _same_order(access: Input, block: Block) -> bool:
