@@ -7,9 +7,11 @@
 PYTHON ?= python3
 TESTS ?=
 TRIES ?= 3000
-# Code for processors; of tests/codegen without what GPUs, processes, files and other targets take.
-HOST_TESTS := tests/codegen tests/ops --ignore=tests/codegen/cuda \
-    $(foreach name,fork cache* open_files hostile compile_time assembly_loops,--ignore-glob=*/test_$(name).py)
+# Code for the processor of this machine; of tests/codegen without what GPUs, processes, files and other
+# targets take. A test that names its processor is the same on any machine, and `make test` has run it.
+HOST_TESTS := tests/codegen tests/ops -k 'not mcpu' --ignore=tests/codegen/cuda \
+    $(foreach name,fork cache* open_files hostile compile_time assembly_loops host other_machines \
+    special_values,--ignore-glob=*/test_$(name).py)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # A test waits a quarter of its time, for processes that it starts, which start up, sleep or end.
 WORKERS ?= $(shell expr $(JOBS) '*' 3 / 2)
