@@ -22,7 +22,7 @@ def first_of(values: Iterable[object], count: int = 1) -> list[ParameterSet]:
 
 def examples(count: int) -> int:
     """How many random examples a test has that takes long."""
-    return count if LONG else count // 4
+    return count if LONG else -(-count // 8)
 
 
 def thin(items: Iterable[pytest.Item]) -> None:

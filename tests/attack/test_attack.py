@@ -18,17 +18,17 @@ from .report import Outcome, Report
 from .supervisor import ROOT, run_kind
 
 TRIES = {
-    "database": 3,
-    "records": 4,
-    "manifests": 6,
-    "libraries": 6,
-    "signatures": 6,
-    "locks": 6,
-    "cache": 3,
-    "gpu": 30,
-    "arrays": 40,
-    "programs": 2,
-    "exact": 4,
+    "database": 2,
+    "records": 2,
+    "manifests": 3,
+    "libraries": 3,
+    "signatures": 3,
+    "locks": 3,
+    "cache": 2,
+    "gpu": 15,
+    "arrays": 20,
+    "programs": 1,
+    "exact": 2,
 }
 
 

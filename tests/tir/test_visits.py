@@ -366,7 +366,7 @@ def is_right(loops: dict[str, int], vi: str, vk: str, extent: int) -> tuple[bool
 def test_reductions_are_refused_where_visits_are_wrong() -> None:
     rng = np.random.default_rng(5)
     counts = {True: 0, False: 0}
-    for _ in range(examples(300)):
+    for _ in range(examples(600)):
         names = ["a", "b", "c"][: int(rng.integers(1, 4))]
         loops = {v: int(rng.integers(1, 5)) for v in names}
         vi, vk = (

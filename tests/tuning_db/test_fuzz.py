@@ -52,18 +52,18 @@ def test_a_damaged_database(content: bytes, tmp_path: Path, seed: int) -> None:
     assert refusal is None or str(path) in refusal
 
 
-@pytest.mark.parametrize("first", first_of(range(0, 60, 20)))
+@pytest.mark.parametrize("first", first_of(range(0, 60, 10)))
 def test_damaged_databases_in_every_use(tmp_path: Path, root: Path, first: int) -> None:
     """In a process with a limit of time: nothing hangs, is wrong, or ends with another error."""
-    command = [sys.executable, "-m", "tests.tuning_db.hostile", str(tmp_path), str(first), "20"]
+    command = [sys.executable, "-m", "tests.tuning_db.hostile", str(tmp_path), str(first), "10"]
     done = subprocess.run(
         command, cwd=root, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     counts = Counter({k: int(n) for k, n in (x.split(": ") for x in done.stdout.splitlines())})
-    assert counts["opened"] + counts["refused"] == 20
+    assert counts["opened"] + counts["refused"] == 10
     # Most damage is survived: a bad record does not make the others unusable.
-    assert all(counts[use] > 8 for use in ("best", "machine", "build", "tune"))
+    assert all(counts[use] > 4 for use in ("best", "machine", "build", "tune"))
     assert counts["move refused"] > 0
 
 

@@ -22,7 +22,7 @@ PART = 20
 """Programs of a test."""
 
 
-@pytest.mark.parametrize("part", first_of(range(100), 4))
+@pytest.mark.parametrize("part", first_of(range(100), 2))
 def test_random_schedules(part: int) -> None:
     cases = [run_gpu_case(seed, Tally()) for seed in range(part * PART, (part + 1) * PART)]
     assert [case.failure for case in cases if case.failure is not None] == []
@@ -31,7 +31,7 @@ def test_random_schedules(part: int) -> None:
 
 def test_random_schedules_have_threads_and_barriers() -> None:
     bound = waiting = 0
-    for seed in range(4 * PART):
+    for seed in range(2 * PART):
         func = a_bound_program(seed)
         bound += bool(threads_of(func.body))
         try:
@@ -39,13 +39,13 @@ def test_random_schedules_have_threads_and_barriers() -> None:
         except BuildError:
             continue
         waiting += any(type(n) is Barrier for n in walk(check.lowered))
-    assert bound > PART
-    assert waiting > 2
+    assert bound > PART // 2
+    assert waiting > 1
 
 
 def test_random_branches_and_names_are_around_phases() -> None:
     around = emulated = 0
-    for seed in range(1, 4 * PART, 2):
+    for seed in range(1, 2 * PART, 2):
         try:
             func = with_branches(a_bound_program(seed), seed)
             found = [s for s in statements(func.body) if type(s) in (If, Let) and threads_of(s)]
@@ -54,5 +54,5 @@ def test_random_branches_and_names_are_around_phases() -> None:
             emulated += bool(found)
         except BuildError:
             continue
-    assert around > PART // 4
-    assert emulated > PART // 8
+    assert around > PART // 8
+    assert emulated > PART // 16
