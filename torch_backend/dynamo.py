@@ -177,7 +177,7 @@ def _require_whole(module: Any, function: str, options: Options) -> None:
     )  # fmt: skip
 
 
-_SIZES: dict[object, list[dict[str, tuple[object, ...]]]] = {}
+_SIZES: dict[object, list[dict[str, tuple[Any, ...]]]] = {}
 """By frames of Dynamo: the sizes of all tensors that they were compiled for."""
 
 

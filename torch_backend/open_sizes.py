@@ -120,7 +120,7 @@ def _varying(what: str, values: Sequence[int]) -> list[str]:
     return [f"{what} was {', '.join(map(str, distinct))}"] if len(distinct) > 1 else []
 
 
-def _size(argument: Any) -> Hashable:
+def _size(argument: Any) -> Any:
     return argument.shape if isinstance(argument, torch.Tensor) else argument
 
 

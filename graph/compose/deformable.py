@@ -60,9 +60,7 @@ def deformable_conv(
     return reshaped(b, b.add("matmul", weights, columns), (n, filters, *outputs))
 
 
-def _places(
-    conv: Convolution, kernel: tuple[int, ...], outputs: tuple[int, ...]
-) -> Array:
+def _places(conv: Convolution, kernel: tuple[int, ...], outputs: tuple[int, ...]) -> Array:
     """Where the taps (taps, 2, *outputs) of the windows are without offsets."""
     along = [
         np.arange(size)[None] * stride - before + np.arange(k)[:, None] * dilation

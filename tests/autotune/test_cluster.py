@@ -315,7 +315,7 @@ def test_a_scheduler_that_dies_leaves_what_was_measured(client: Any, sketched: N
         assert session.status is SessionStatus.INTERRUPTED
 
 
-FAILED = {"outcome": "crash", "seconds": None, "samples": []}
+FAILED: dict[str, Any] = {"outcome": "crash", "seconds": None, "samples": []}
 RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
 
 

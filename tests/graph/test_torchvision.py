@@ -1,4 +1,4 @@
-"""Operators of torchvision, by their schemas: its own kernels are not needed, nor is torchvision."""
+"""Operators of torchvision, by their schemas: neither its kernels nor torchvision is needed."""
 
 from __future__ import annotations
 
@@ -101,8 +101,7 @@ def test_regions_of_images_are_pooled() -> None:
     found = built(run, image, rois)
     centres = np.array([[[1.5, 2.5], [1.5, 2.5]], [[0.5, 1.5], [2.5, 3.5]]])
     wanted = [
-        24 * n + 6 * down[:, None] + right
-        for n, (down, right) in zip((1, 0), centres, strict=True)
+        24 * n + 6 * down[:, None] + right for n, (down, right) in zip((1, 0), centres, strict=True)
     ]
     np.testing.assert_allclose(found[:, 0], wanted, rtol=1e-6)
 

@@ -245,6 +245,4 @@ def attention_of_inference(
     It says nowhere whether heads share keys: it is so where there are fewer of these.
     """
     given = q, k, v, attn_mask, dropout_p, is_causal
-    return (
-        _plain(b, "scaled_dot_product_attention", out, *given, scale=scale, enable_gqa=True),
-    )
+    return (_plain(b, "scaled_dot_product_attention", out, *given, scale=scale, enable_gqa=True),)
