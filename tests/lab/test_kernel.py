@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +85,40 @@ class Kernel:
                     return
 
 
-@pytest.fixture
-def kernel(root: Path, tmp_path: Path) -> Iterator[Kernel]:
+@contextmanager
+def started(root: Path) -> Iterator[tuple[Any, Any]]:
+    """The manager and the client of a kernel of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_search_path(root))}
     manager, client = jupyter_client.manager.start_new_kernel(cwd=str(root), env=environment)
     try:
-        started = Kernel(manager, client)
-        started.run(SETUP.format(place=str(tmp_path / "tuning.db")))
-        yield started
+        yield manager, client
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def used(root: Path) -> Iterator[tuple[Any, Any]]:
+    with started(root) as started_once:
+        yield started_once
+
+
+def set_up(kernel: Kernel, tmp_path: Path) -> Kernel:
+    kernel.run(SETUP.format(place=str(tmp_path / "tuning.db")))
+    return kernel
+
+
+@pytest.fixture
+def fresh_kernel(root: Path, tmp_path: Path) -> Iterator[Kernel]:
+    with started(root) as parts:
+        yield set_up(Kernel(*parts), tmp_path)
+
+
+@pytest.fixture
+def kernel(used: tuple[Any, Any], tmp_path: Path) -> Kernel:
+    """A kernel that other tests have used, without what they left."""
+    Kernel(*used).run("%reset -f\n%xmode Context")
+    return set_up(Kernel(*used), tmp_path)
 
 
 def _search_path(root: Path) -> list[str]:
@@ -163,12 +187,12 @@ def test_the_cell_that_starts_a_run_shows_it_once(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("now", [True, False])
-def test_a_restart_leaves_no_process(kernel: Kernel, tmp_path: Path, now: bool) -> None:
-    kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
-    kernel.run("", until=AT_WORK)
-    workers = kernel.process.children(recursive=True)
+def test_a_restart_leaves_no_process(fresh_kernel: Kernel, tmp_path: Path, now: bool) -> None:
+    fresh_kernel.run("run = tw.tune(matmul(), trials=100_000, background=True, **options)")
+    fresh_kernel.run("", until=AT_WORK)
+    workers = fresh_kernel.process.children(recursive=True)
     assert len(workers) >= 2
-    kernel.manager.restart_kernel(now=now)
+    fresh_kernel.manager.restart_kernel(now=now)
     assert stragglers(workers) == []
     assert statuses(tmp_path) == [SessionStatus.RUNNING if now else SessionStatus.INTERRUPTED]
 
@@ -237,25 +261,25 @@ def measure(lab):
 """
 
 
-def test_a_lab_ends_with_the_next_run_of_its_cell(kernel: Kernel, tmp_path: Path) -> None:
-    kernel.run(OPEN)
-    kernel.run("lab = first = opened()\nother = opened()", cell="a")
-    kernel.run("lab", cell="b")
-    kernel.run("third = opened()", cell="c")
-    kernel.run("measure(first)\nprint(open_labs(3))")
-    assert kernel.printed.endswith("at v0: as written3\n")
-    kernel.run("lab = opened()", cell="a")
-    kernel.run("print(open_labs(2), first.bench.measurements.run.says)")
-    assert kernel.printed.endswith("\n2 cancelled\n")
+def test_a_lab_ends_with_the_next_run_of_its_cell(fresh_kernel: Kernel, tmp_path: Path) -> None:
+    fresh_kernel.run(OPEN)
+    fresh_kernel.run("lab = first = opened()\nother = opened()", cell="a")
+    fresh_kernel.run("lab", cell="b")
+    fresh_kernel.run("third = opened()", cell="c")
+    fresh_kernel.run("measure(first)\nprint(open_labs(3))")
+    assert fresh_kernel.printed.endswith("at v0: as written3\n")
+    fresh_kernel.run("lab = opened()", cell="a")
+    fresh_kernel.run("print(open_labs(2), first.bench.measurements.run.says)")
+    assert fresh_kernel.printed.endswith("\n2 cancelled\n")
     assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
-    assert kernel.process.children(recursive=True) == []
+    assert fresh_kernel.process.children(recursive=True) == []
 
 
-def test_a_lab_ends_when_its_front_end_closes_it(kernel: Kernel, tmp_path: Path) -> None:
-    kernel.run(f"{OPEN}\nlab = opened()\nmeasure(lab)\nprint(lab.model_id)")
-    kernel.send("comm_close", comm_id=kernel.printed.strip(), data={})
-    kernel.run("print(open_labs(0), lab.bench.measurements.run.says)\nlab")
-    assert "\n0 cancelled\n" in kernel.printed
-    assert kernel.printed.endswith("closed; at v0: as written")
+def test_a_lab_ends_when_its_front_end_closes_it(fresh_kernel: Kernel, tmp_path: Path) -> None:
+    fresh_kernel.run(f"{OPEN}\nlab = opened()\nmeasure(lab)\nprint(lab.model_id)")
+    fresh_kernel.send("comm_close", comm_id=fresh_kernel.printed.strip(), data={})
+    fresh_kernel.run("print(open_labs(0), lab.bench.measurements.run.says)\nlab")
+    assert "\n0 cancelled\n" in fresh_kernel.printed
+    assert fresh_kernel.printed.endswith("closed; at v0: as written")
     assert statuses(tmp_path) == [SessionStatus.INTERRUPTED]
-    assert kernel.process.children(recursive=True) == []
+    assert fresh_kernel.process.children(recursive=True) == []
