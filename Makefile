@@ -78,11 +78,13 @@ test-hosts: $(VENV)/stamp-check
 # Releases that have a build for processors alone, where the package index offers one.
 test-frameworks: $(VENV)/stamp-check
 	$(RUN) -m pip install torch==2.13.0 "jax>=0.10,<0.11" "onnxruntime>=1.31,<1.32"
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/test_torch*.py \
-	    tests/graph/test_torch*.py) \
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal \
+	    "tests/test_notebooks.py::test_a_notebook_runs_and_has_its_outputs[encode_sentences]" \
+	    "tests/test_docs.py::test_page_runs[frameworks]" "tests/test_docs.py::test_page_runs[partitions]" \
+	    "tests/test_docs.py::test_code_of_a_peer_runs[torch]" \
+	    "tests/test_docs.py::test_code_of_a_peer_runs[jax]" \
+	    $(wildcard tests/test_torch*.py tests/graph/test_torch*.py) \
 	    tests/graph/test_stablehlo.py tests/graph/test_partition.py tests/graph/test_foreign.py
-	$(RUN) -m pytest tests/test_docs.py -k "torch or jax or frameworks or partitions"
-	$(RUN) -m pytest tests/test_notebooks.py -k "encode_sentences and not as_it_is"
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
