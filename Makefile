@@ -84,7 +84,9 @@ test-frameworks: $(VENV)/stamp-check
 	    "tests/test_docs.py::test_code_of_a_peer_runs[torch]" \
 	    "tests/test_docs.py::test_code_of_a_peer_runs[jax]" \
 	    $(wildcard tests/test_torch*.py tests/graph/test_torch*.py) \
-	    tests/graph/test_stablehlo.py tests/graph/test_partition.py tests/graph/test_foreign.py
+	    tests/graph/test_stablehlo.py tests/graph/test_foreign.py \
+	    "tests/graph/test_partition.py::test_parts_of_onnx[onnxruntime]" \
+	    tests/graph/test_partition.py::test_a_dtype_that_numpy_lacks_is_refused
 
 test-long: $(VENV)/stamp-check
 	TILEWRIGHT_TEST_LONG=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "long or hypothesis"
