@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -237,6 +236,8 @@ def test_the_schema_is_that_of_the_classes() -> None:
 
 
 def test_a_manifest_is_of_the_schema(kept: Path) -> None:
+    import jsonschema
+
     validator = jsonschema.Draft202012Validator(schema())
     data = json.loads(manifest_path(kept).read_text())
     validator.validate(data)

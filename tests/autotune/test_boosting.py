@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xgboost
 
 from tilewright.autotune.model import boosting
 from tilewright.autotune.model.boosting import Booster
@@ -26,6 +25,8 @@ ROUNDS = 5
 def test_training_and_predicting_are_those_of_the_package(
     dtype: type[np.float32 | np.float64],
 ) -> None:
+    import xgboost
+
     rng = np.random.default_rng(0)
     features: boosting.Floats = rng.normal(size=(50, 4)).astype(dtype)
     label = features[:, 0] ** 2 + features[:, 1]
@@ -68,6 +69,8 @@ def test_what_xgboost_refuses_is_passed_on() -> None:
 def test_a_library_that_is_of_no_use(
     library: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import xgboost
+
     (tmp_path / "lib").mkdir()
     shutil.copy(Path(xgboost.__file__).with_name("libpath.py"), tmp_path)
     place = tmp_path / "lib" / "libxgboost.so"
