@@ -181,7 +181,7 @@ PAIRS: dict[str, tuple[Callable[[], Func], Callable[[], Func]]] = {
 }
 
 
-@pytest.mark.part(7)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_ranks(name: str, arch: str) -> None:

@@ -73,7 +73,7 @@ def compiler() -> str:
         pytest.skip(str(error))
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("name", "n", "m"),

@@ -79,14 +79,14 @@ def check_threads(func: Func) -> None:
         assert threads % 32 == 0 or not sizes
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_of_operators(number: int) -> None:
     func = operator(number)
     check_candidates(func, selected(func, TARGET))
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_candidates_of_formulas(name: str) -> None:
     func = FORMULAS[name]()
@@ -129,7 +129,7 @@ EMULATED: dict[str, tuple[str, dict[str, Any]]] = {
 """Operators at small odd sizes."""
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", EMULATED)
 def test_every_sketch_runs_in_the_emulator(name: str) -> None:
     """The last programs of candidates compute what the program does, without races."""

@@ -45,7 +45,7 @@ PROGRAMS: dict[str, Callable[[], Func]] = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rows_have_the_features_of_their_programs(name: str) -> None:
     func, rng = PROGRAMS[name](), np.random.default_rng(0)

@@ -57,7 +57,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_default_schedule(name: str, options: dict[str, Any]) -> None:
     func = getattr(ops, name)(**options)

@@ -34,7 +34,7 @@ from .selection import LEAST, selected
 SERIAL = Target.parse("cpu -mcpu=cascadelake -threads=1")
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_candidates_compute_what_the_formula_says(name: str) -> None:
     func, target = FORMULAS[name](), resolve("cpu -threads=2")

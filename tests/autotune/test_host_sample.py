@@ -49,7 +49,7 @@ def test_operators(name: str, options: dict[str, Any]) -> None:
     check(getattr(ops, name)(**options))
 
 
-@pytest.mark.part(13)
+@pytest.mark.part(7)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formulas(name: str) -> None:
     check(FORMULAS[name]())

@@ -176,7 +176,7 @@ SAME: dict[str, Callable[[], Func]] = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", SAME)
 def test_plain_loops_are_planned_like_their_formula(name: str) -> None:
     """Separated, they are the formula's program, for which there are the formula's sketches."""

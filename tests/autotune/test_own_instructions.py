@@ -335,7 +335,7 @@ def test_a_compilation_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatc
         compile_func(func, VNNI)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", [i.name for i in TABLES["cpu"] if i.code])
 def test_the_code_of_this_package(name: str) -> None:
     """Each compiles for a processor that has it, and is run where this machine does."""

@@ -67,7 +67,7 @@ ROWS = 6
 """Candidates of a program, at most; of each sketch one at least."""
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("number", range(len(OPERATORS)), ids=operator_name)
 def test_candidates_compute_what_the_program_does(number: int) -> None:
     func = operator(number)
@@ -280,7 +280,7 @@ def test_candidates_of_other_algebra(case: int) -> None:
             assert check.passed, f"{sketch.name} {row.tolist()}: {check.error}"
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("options", "cpu", "first"),
     [
@@ -347,7 +347,7 @@ def test_a_sum_of_one_product_takes_no_instruction_for_sums(dtype: str) -> None:
 BYTES: dict[str, Any] = {"dtype": "uint8", "dtype_b": "int8"}
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("options", "first"),
     [
@@ -931,7 +931,7 @@ def test_vectors_along_interleaved_points_hold_all_their_columns(name: str) -> N
         assert ForKind.VECTOR in {kinds[v] for v in walk(rows) if v in kinds}
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", ["gravity", "chroma"])
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell", "cascadelake"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

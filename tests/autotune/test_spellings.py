@@ -53,7 +53,7 @@ def generators(made: list[Sketch]) -> list[str]:
     return [sketch.generator for sketch in made]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("options", SOFTMAX.values(), ids=SOFTMAX)
 def test_softmax(options: dict[str, str]) -> None:
     func = softmax(**options)

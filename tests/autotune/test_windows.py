@@ -136,7 +136,7 @@ def test_the_choice_without_trials_reads_copies_in_vectors(
         assert around[-1].kind is ForKind.VECTOR
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_all_sketches_compute_the_same(name: str) -> None:
     target, func = resolve("cpu -threads=1"), PROGRAMS[name]()

@@ -158,7 +158,7 @@ def test_names_of_loops_leave_the_machine_code_as_it_is(kernel: str, mcpu: str) 
     assert named == bare
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(4)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mcpu", TARGETS)
 def test_every_loop_of_the_code_is_of_the_program(kernel: str, mcpu: str) -> None:

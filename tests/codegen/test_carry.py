@@ -189,7 +189,7 @@ def f(X: T.Buffer((30, {rows}), "float32"), Y: T.Buffer((30, {rows}), "float32")
     check(func)
 
 
-@pytest.mark.parametrize("rows", [2, 8, 32, 64])
+@pytest.mark.parametrize("rows", [2, 8, 40])
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v4"])
 def test_sums_of_hundreds_of_vectors_are_compiled_from_deep_calls(rows: int, cpu: str) -> None:
     """As unrolled rows of a matrix product have; the more of them, the fewer fit in registers."""

@@ -72,7 +72,7 @@ def a_program(seed: int) -> Func:
     return parse("\n".join(lines) + "\n")
 
 
-@pytest.mark.part(45)
+@pytest.mark.part(23)
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize(("bits", "masked"), [(128, False), (256, True), (512, True)])
 def test_random_rows_mean_the_same(seed: int, bits: int, masked: bool) -> None:

@@ -23,7 +23,7 @@ from .machinery import check, check_passes
 TARGETS = ["cpu -threads=1", "cpu -threads=2", "cpu -mcpu=x86-64-v3 -threads=1"]
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(5)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_schedules(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def tiled(
     return sch
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", [(8, 64, 6), (13, 50, 3), (3, 5, 1), (5, 33, 4)])
 def test_register_tiles_of_any_size(shape: tuple[int, int, int], target: str) -> None:

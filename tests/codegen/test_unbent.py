@@ -57,7 +57,7 @@ def tiled(bend: Bend, columns: int, tile: int, shifts: tuple[int, ...]) -> Func:
     return schedule.func
 
 
-@pytest.mark.part(24)
+@pytest.mark.part(12)
 @pytest.mark.parametrize("target", [SERIAL, AVX2, SSE4])
 @pytest.mark.parametrize("bend", BENT.values(), ids=BENT)
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import tilewright as tw
 from .onnx_suite import PREFIX, RECORDED, Case, cases, verdict
 from .verdicts import record, recorded, regressions
 
-REFERENCED, COMPILED = 400, 24
+REFERENCED, COMPILED = 200, 12
 """Cases that are tried here: others where a source of graphs or importers is another one."""
 
 

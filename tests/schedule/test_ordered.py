@@ -214,7 +214,7 @@ def test_what_is_around_a_scan_moves_into_its_loops() -> None:
     check_compiled(sch.original, sch.func)
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(5)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_steps_keep_the_meaning(seed: int) -> None:
     rng = np.random.default_rng(seed)

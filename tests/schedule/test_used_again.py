@@ -249,7 +249,7 @@ RIGHT = {  # before the update and behind it: who may leave the loop
 }
 
 
-@pytest.mark.part(15)
+@pytest.mark.part(8)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("kind", ["spatial", "opaque"])
 @pytest.mark.parametrize("before", [True, False])

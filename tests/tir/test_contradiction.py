@@ -112,7 +112,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("large", [contradiction.LARGE, 4])
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_what_is_contradicted_holds_nowhere(

@@ -140,7 +140,7 @@ def test_of_a_damaged_record_the_next_best_is_the_choice(
     assert "it is damaged" in str(story)
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(6)
 def test_damaged_records_are_left_out_of_many_and_named_alone(
     two: TuningDatabase, how: str, new_place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -131,7 +131,7 @@ def test_every_trace_applies_to_its_program(kept: TuningDatabase) -> None:
     assert len(replayed) > 15
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(5)
 @CASES
 def test_builds_take_the_same_records(
     kept: TuningDatabase, measured_here: Callable[[str], None], case: dict[str, Any]

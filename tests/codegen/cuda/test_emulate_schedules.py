@@ -49,7 +49,7 @@ def lowered(name: str) -> Func:
     return lower(SCHEDULES[name](), TARGET)
 
 
-@pytest.mark.part(9)
+@pytest.mark.part(5)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_compute_what_the_interpreter_does(name: str) -> None:
     func = SCHEDULES[name]()

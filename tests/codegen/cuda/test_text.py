@@ -61,7 +61,7 @@ SCHEDULED: dict[str, Callable[[], Func]] = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_schedules_compute_what_the_interpreter_does(name: str, tmp_path: Path) -> None:
     func = SCHEDULED[name]()

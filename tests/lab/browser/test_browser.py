@@ -58,7 +58,7 @@ def test_pictures_that_differ_are_told_apart() -> None:
     assert "look different" in str(difference(filled, drawn()))
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("kept", sorted(FOLDER.glob("*.png")), ids=lambda path: path.stem)
 def test_pictures_without_their_content_are_refused(kept: Path) -> None:
     picture = Image.open(kept).convert("RGB")
