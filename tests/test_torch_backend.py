@@ -152,6 +152,19 @@ def test_results_are_those_of_a_function() -> None:
     assert found["new"][1:] == (None, 3)
 
 
+def test_what_a_function_asserts_of_data_is_compared_in_each_call() -> None:
+    def rows(places: Any, scale: Any) -> Any:
+        return torch.nn.functional.one_hot(places, 4) * scale
+
+    places, scale = torch.tensor([[0, 3], [2, 1]]), torch.randn(4)
+    fast = check(rows, places, scale)
+    with pytest.raises(tw.GuardError) as caught, torch.no_grad():
+        fast(places + 1, scale)
+    assert "num_classes" in caught.value.data["node"]
+    (graph,) = tw.torch_report().graphs
+    assert (graph.ran_on, graph.programs) == ("tilewright", 1)
+
+
 def test_results_outlive_the_next_call() -> None:
     fast, x = compiled(relu), torch.randn(5)
     first = fast(x)

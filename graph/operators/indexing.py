@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.errors import IRError
 from ...tir import te
 from ...tir.ir import Func
@@ -100,6 +101,25 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
         return x[(*i[:batch], *places, *i[rank:])]
 
     return te.compute(indices.extents[:-1] + x.extents[end:], element, name="take_nd")
+
+
+def _unviolated(x: Array, violations: Array) -> Array:
+    if violations != 0:
+        raise IndexError("what the model asserts is violated")
+    return x
+
+
+def _none(*_: TensorType) -> list[Limits]:
+    return [Limits(1, 0, 0)]
+
+
+@operator(Kind.POINTWISE, reference=_unviolated, limits=_none)
+def asserted(x: Tensor, violations: Tensor) -> Tensor:
+    """`x`, of a model that demands that `violations`, an integer, is 0."""
+    if violations.ndim or not dtypes.is_integer(violations.dtype):
+        raise IRError("asserted: {0} of {1}", violations.extents, violations.dtype)
+    holds, zero = violations[()] == 0, te.const(0, x.dtype)
+    return te.compute(x.extents, lambda *i: te.select(holds, x[i], zero), name="asserted")
 
 
 _REDUCTIONS: dict[str, tuple[str, Callable[..., Any] | None]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -15,7 +15,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.ir import TensorType, Value
+from ...graph.compose.basics import cast_to
+from ...graph.ir import Constant, Graph, TensorType, Value
 from ...graph.mapped import shared
 from ...graph.operator import Array
 from ..translation import Translation, UntranslatedError, checked
@@ -51,6 +52,8 @@ _OF_MEMORY = frozenset(
 """Operators on elements as they lie in memory."""
 _CHECKS = frozenset({"_assert_tensor_metadata.default"})
 """Operators that compare dtypes, which are known."""
+_ASSERTIONS = frozenset({"_assert_async.default", "_assert_async.msg"})
+"""Operators that demand that a tensor is not zero."""
 _FUNCTIONS: dict[object, str] = {
     operator.add: "add.Tensor",
     operator.sub: "sub.Tensor",
@@ -71,6 +74,8 @@ class AtenNodes(Translation):
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(name)
         self.module = module
+        self._whole = self.builder
+        self._assertions: list[tuple[Any, Value]] = []
         self.scope: dict[Any, Result | Operand | Body] = {}
 
     def translate(self) -> list[Result | None]:
@@ -139,6 +144,9 @@ class AtenNodes(Translation):
         overload = _overload(node.target)
         if overload in _CHECKS:
             return
+        if overload in _ASSERTIONS:
+            self._assert(node)
+            return
         with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
             translate = _find(node.target, overload, is_complex=_has_complex(node))
             args, kwargs = self._arguments(node)
@@ -156,6 +164,32 @@ class AtenNodes(Translation):
             self.scope[node] = made if isinstance(made, Value | Complex) else results
             read = [self.scope.get(n) for n in node.all_input_nodes]
             self.source(place(node), str(node.target), read, results)
+
+    def _assert(self, node: Any) -> None:
+        """Note what a node demands. Raises `ModelError` if it is known not to hold."""
+        with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
+            (condition, *_), _keywords = self._arguments(node)
+            b = self.builder
+            held = b.add("reshape", cast_to(b, condition, "bool"), shape=())
+            violations = cast_to(b, b.add("logical_not", held), "int32")
+            if isinstance(violations, Constant):
+                if violations.data:
+                    raise ModelError("what it asserts does not hold")
+            elif b is not self._whole:
+                raise Unsupported(Reason.DATA_DEPENDENT, "an assertion within a branch or a loop")
+            else:
+                self._assertions.append((node, violations))
+
+    def graph(self, outputs: Mapping[str, Value]) -> Graph:
+        """See `Translation.graph`; the smallest output is what is there if all assertions hold."""
+        if self._assertions and outputs and not self.refused:
+            name, value = min(outputs.items(), key=lambda item: item[1].type.bytes)
+            for node, violations in self._assertions:
+                kept = self.builder.add("asserted", value, violations)
+                self.source(place(node), _demand(node), [value, violations], [kept])
+                value = kept
+            outputs = {**outputs, name: value}
+        return super().graph(outputs)
 
     def _arguments(self, node: Any) -> tuple[Any, dict[str, Any]]:
         """The arguments of a node, in which values of the graph stand for nodes."""
@@ -186,6 +220,11 @@ class AtenNodes(Translation):
 
     def _refuse(self, node: Any, problem: Unsupported) -> None:
         self.refuse(place(node), _name(node.target), problem)
+
+
+def _demand(node: Any) -> str:
+    """The operator of an assertion, with the message that it has."""
+    return " ".join([str(node.target), *(repr(a) for a in node.args[1:] if isinstance(a, str))])
 
 
 def _has_complex(node: Any) -> bool:

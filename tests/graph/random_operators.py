@@ -349,6 +349,11 @@ def roi_align(p: Pool) -> Call:
     )  # fmt: skip
 
 
+@case("asserted")
+def asserted(p: Pool) -> Call:
+    return Call([p.value(numbers(p)), p.indices((), 1, negative=False)], {})
+
+
 # Reductions and rows.
 
 

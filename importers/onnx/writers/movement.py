@@ -136,6 +136,13 @@ def resample(w: Writer, node: Node, x: str, places: str, weights: str) -> str:
     return w.cast(w.add("ReduceSum", product, w.integers([axis + 1]), keepdims=0), dtype)
 
 
+@writes("asserted")
+def asserted(w: Writer, node: Node, x: str, violations: str) -> str:
+    """The only one of its kind at a place that has to be 0."""
+    only = w.reshape(x, (1, *node.output.shape))
+    return w.add("Gather", only, w.cast(violations, "int64"), axis=0)
+
+
 @writes("grid_sample")
 def grid_sample(w: Writer, node: Node, x: str, grid: str) -> str:
     a: Any = node.attributes
