@@ -1,17 +1,18 @@
-"""Products of matrices and convolutions: of vectors, with biases, transposed, causal."""
+"""Products of matrices and convolutions: of vectors and groups, with biases, transposed, causal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...base.errors import ModelError
 from ..builder import Builder
 from ..ir import Value
-from .basics import reshaped
+from .basics import cast_to, part, reshaped
 from .movement import dilated
 
 
@@ -40,6 +41,64 @@ def of_matrices(b: Builder, z: Value, x: Value, y: Value) -> Value:
     if first:
         del shape[-1 if last else -2]
     return reshaped(b, z, shape) if first or last else z
+
+
+def grouped_product(b: Builder, x: Value, matrices: Value, ends: Value) -> Value:
+    """Rows of `x` by one of several matrices: those before `ends[0]` by the first, and so on.
+
+    `x` is (rows, depth), `matrices` (groups, depth, columns), and the ends of the groups (groups,)
+    ascend; rows behind the last are zeros. Groups are cut into blocks of about their mean number of
+    rows, of which each has its matrix: there are at most twice as many of these as groups.
+    """
+    rows, groups, columns = x.shape[0], matrices.shape[0], matrices.shape[2]
+    size = 1
+    while size * groups < rows and size < _ROWS_OF_BLOCK:
+        size *= 2
+
+    def number(value: Any) -> Value:
+        return b.constant(value, "int64")
+
+    def within(places: Value, count: int) -> Value:
+        return b.add("minimum", b.add("maximum", places, number(0)), number(count - 1))
+
+    def at(values: Value, places: Value) -> Value:
+        return b.add("take", values, places, axis=0)
+
+    def group_of(bounds: Value, places: Value) -> Value:
+        """The group of each place: so many bounds are not above it."""
+        column = reshaped(b, places, (places.shape[0], 1))
+        passed = cast_to(b, b.add("less_equal", bounds, column), "int64")
+        return within(b.add("sum", passed, axes=(1,)), groups)
+
+    ends = cast_to(b, ends, "int64")
+    every = number(np.arange(rows))
+    own = group_of(ends, every)
+    if size == 1:
+        product = b.add("matmul", reshaped(b, x, (rows, 1, x.shape[1])), at(matrices, own))
+        found = reshaped(b, product, (rows, columns))
+    else:
+        starts = part(b, b.add("pad", ends, before=(1,), after=(0,), value=0), 0, 0, groups)
+        held = b.add("subtract", ends, starts)
+        blocks = b.add("divide", b.add("add", held, number(size - 1)), number(size))
+        last = b.add("accumulate", blocks, axis=0)
+        first = b.add("subtract", last, blocks)
+        count = min(rows, (rows + groups * (size - 1)) // size)
+        block = number(np.arange(count))
+        group = group_of(last, block)
+        skipped = b.add("multiply", b.add("subtract", block, at(first, group)), number(size))
+        begin = reshaped(b, b.add("add", at(starts, group), skipped), (count, 1))
+        places = within(b.add("add", begin, number(np.arange(size))), rows)
+        product = b.add("matmul", at(x, places), at(matrices, group))
+        before = b.add("subtract", every, at(starts, own))
+        start = b.add("multiply", at(first, own), number(size))
+        flat = reshaped(b, product, (count * size, columns))
+        found = at(flat, within(b.add("add", start, before), count * size))
+    inside = b.add("less", reshaped(b, every, (rows, 1)), part(b, ends, 0, groups - 1, 1))
+    return b.add("where", inside, found, b.constant(0, found.dtype))
+
+
+_ROWS_OF_BLOCK = 64
+"""The most rows of a block: as many products for each element of its matrix that is read."""
 
 
 @dataclass(frozen=True)

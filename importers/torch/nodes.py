@@ -153,7 +153,7 @@ class AtenNodes(Translation):
             if node.target in _FUNCTIONS and not any(isinstance(a, Value) for a in args):
                 raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(node.target)}")
             if overload in _OF_MEMORY:
-                _check_order(node.args[0].meta["val"])
+                args = [self._in_memory(node.args[0], args[0], overload), *args[1:]]
             declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
             first = next(t for t in declared if t is not None)
             made = self._applied(translate, first, args, kwargs)
@@ -207,6 +207,21 @@ class AtenNodes(Translation):
 
         kwargs = {k: known(v) for k, v in node.kwargs.items() if k not in _PLACES}
         return known(node.args), kwargs
+
+    def _in_memory(self, node: Any, value: Value, overload: str) -> Value:
+        """A value with its elements in the order in which they lie in PyTorch's memory.
+
+        Raises `Unsupported` where others lie between or before them.
+        """
+        tensor = node.meta["val"]
+        order = sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), -tensor.shape[d]))
+        scatters = overload.startswith("as_strided_scatter")  # the result is laid out alike
+        dense = tensor.is_contiguous() if scatters else tensor.permute(order).is_contiguous()
+        if not dense or tensor.storage_offset():
+            raise Unsupported(Reason.ATTRIBUTE, f"strides {tuple(tensor.stride())}")
+        if tensor.is_contiguous():
+            return value
+        return self.builder.add("transpose", value, axes=tuple(order))
 
     def _applied(
         self, translate: Translate, out: TensorType, args: Any, kwargs: dict[str, Any]
@@ -265,12 +280,6 @@ def _overload(target: Any) -> str:
 def _name(target: Any) -> str:
     """The name of an operator, or of a function of Python."""
     return str(target) if hasattr(target, "namespace") else str(getattr(target, "__name__", target))
-
-
-def _check_order(tensor: Any) -> None:
-    """Refuse a tensor whose elements do not lie in row-major order, from the first on."""
-    if not tensor.is_contiguous() or tensor.storage_offset():
-        raise Unsupported(Reason.ATTRIBUTE, f"strides {tuple(tensor.stride())}")
 
 
 def is_node(value: Any) -> bool:

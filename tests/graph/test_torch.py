@@ -295,6 +295,19 @@ def masked_puts(x: Any, n: Any) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "ends"), [(4, [1, 1, 4]), (40, [0, 17, 33]), (300, [13, 300, 300])]
+)
+def test_rows_of_groups_by_their_matrices(rows: int, ends: list[int]) -> None:
+    def product(x: Any, weight: Any, offs: Any) -> Any:
+        found = torch._grouped_mm(x.bfloat16(), weight.bfloat16(), offs).float()
+        return found.where(torch.arange(rows)[:, None] < ends[-1], 0)  # others are undefined
+
+    x, weight = (torch.randn(shape).sign() for shape in ((rows, 16), (3, 16, 8)))
+    offs = torch.tensor(ends, dtype=torch.int32)
+    check(product, x, weight, offs, compiled=rows == 40)
+
+
 def windows(x: Any, _: Any) -> Any:
     image = x.repeat(5, 2)[None].sin()
     pool = torch.nn.functional
@@ -312,6 +325,8 @@ def windows(x: Any, _: Any) -> Any:
         lambda x, n: (x.diagonal(), n.diagonal(-1), x.repeat(2, 1, 1).diagonal(1, 2, 0)),
         lambda x, n: (x.diagonal_scatter(torch.ones(2)), n.diagonal_scatter(n[0, :1], -1)),
         lambda x, n: (x.unfold(1, 3, 1), n.unfold(0, 2, 2), x.as_strided((2, 2), (3, 2), 1)),
+        lambda x, n: (x.T.exp().as_strided((2, 2), (3, 2), 1), n[None].mT.neg().as_strided((2,), (3,))),
+        lambda x, n: (torch.remainder(7, n.abs() + 1), torch.bitwise_xor(6, n)),
         lambda x, n: x.slice_scatter(x[:, :2] + 1, 1, 0, 4, 2),
         reduced_scatters,
         scatters_of_bool,
@@ -332,6 +347,7 @@ def windows(x: Any, _: Any) -> Any:
             torch.hypot(x, x + n),
         ),
         lambda x, n: (n << 3, n >> 1, n << n.abs(), torch.fmax(x, x.log()), torch.fmin(x, x.log())),
+        lambda x, n: (torch.histc(x, 5, 1, 7), torch.histc(x.log(), 3, -1, 2)),
         lambda x, n: (torch.searchsorted(x.sort(1)[0], x), torch.bucketize(n, n[1].sort()[0])),
         lambda x, n: (torch.addbmm(x[:, :2], x[None], x.T[None]), torch.addmv(x[:, 0], x, x[0])),
         lambda x, n: (*(x > 0).min(1), *(x > 0).max(0), (n > 0).long().argmin(1)),

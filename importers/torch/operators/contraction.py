@@ -7,10 +7,11 @@ from string import ascii_lowercase
 
 from ....graph.builder import Builder
 from ....graph.compose.attention import Seen, attention
-from ....graph.compose.basics import reshaped
+from ....graph.compose.basics import cast_to, reshaped
 from ....graph.compose.contraction import (
     Convolution,
     biased,
+    grouped_product,
     matrices,
     of_matrices,
     product,
@@ -26,6 +27,26 @@ from .rows import vector_norm
 @aten("mm", "bmm", "matmul", "mv", "dot")
 def matmul(b: Builder, _out: TensorType, x: Value, y: Value) -> Value:
     return product(b, x, y)
+
+
+@aten("_grouped_mm", "transformers.grouped_mm_fallback.default")
+def grouped_matmul(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    weight: Value,
+    offs: Value | None = None,
+    bias: Value | None = None,
+    out_dtype: object = None,
+) -> Value:
+    """Each group of rows, of which `offs` are the ends, by its matrix.
+
+    The second is what transformers calls instead, where a compiler is not to see the first.
+    """
+    del out_dtype
+    if offs is None or bias is not None or (x.type.rank, weight.type.rank) != (2, 3):
+        raise Unsupported(Reason.ATTRIBUTE, f"groups of {x.type} by {weight.type}")
+    return cast_to(b, grouped_product(b, x, weight, offs), out.dtype)
 
 
 @aten("linear")

@@ -13,7 +13,7 @@ from ....graph.compose.movement import sliced, taken
 from ....graph.compose.pointwise import floor_divided
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..table import Operand, as_value, aten, common
+from ..table import Number, Operand, as_value, aten, common
 
 
 @aten("embedding")
@@ -325,6 +325,24 @@ def search(
         before = b.add("logical_or", before, b.add("logical_and", last, also))
     count = b.add("sum", cast_to(b, before, "int64"), axes=(before.type.rank - 1,))
     return cast_to(b, reshaped(b, count, out.shape), out.dtype)
+
+
+@aten("histc")
+def histogram(
+    b: Builder, out: TensorType, x: Value, bins: int = 100, min: Number = 0, max: Number = 0
+) -> Value:
+    """How many elements are in each of the ranges that `min` to `max` is divided into."""
+    if not min < max:
+        raise Unsupported(Reason.ATTRIBUTE, "a range that is that of the elements")
+    room(x.type.size, bins)
+    low, high, count = (b.constant(n, x.dtype) for n in (min, max, bins))
+    flat = reshaped(b, x, (x.type.size, 1))
+    inside = b.add("logical_and", b.add("less_equal", low, flat), b.add("less_equal", flat, high))
+    steps = b.add("multiply", b.add("subtract", flat, low), count)
+    place = b.add("divide", steps, b.add("subtract", high, low))
+    found = b.add("minimum", b.add("floor", place), b.constant(bins - 1, x.dtype))
+    own = b.add("equal", found, b.constant(np.arange(bins), x.dtype))
+    return b.add("sum", cast_to(b, b.add("logical_and", own, inside), out.dtype), axes=(0,))
 
 
 @aten("bucketize.Tensor", "bucketize.Scalar")

@@ -49,6 +49,7 @@ _SAME = {
     "neg": "negative",
     "relu": "relu",
     "remainder.Scalar": "remainder",
+    "remainder.Scalar_Tensor": "remainder",
     "remainder.Tensor": "remainder",
     "sigmoid": "sigmoid",
     "silu": "swish",
@@ -81,7 +82,9 @@ def _logical(operator: str, b: Builder, _out: TensorType, *operands: Value) -> V
 
 
 for _name, _operator in _BITS.items():
-    for _overload in ("default",) if _operator == "not" else ("Tensor", "Scalar"):
+    for _overload in (
+        ("default",) if _operator == "not" else ("Tensor", "Scalar", "Scalar_Tensor")
+    ):
         aten(f"{_name}.{_overload}")(partial(_bitwise, _operator))
     aten(f"logical_{_operator}")(partial(_logical, f"logical_{_operator}"))
 
