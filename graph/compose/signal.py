@@ -1,8 +1,9 @@
-"""Signals: windows that are known, and Fourier transforms as products with known matrices."""
+"""Signals: windows that are known, and Fourier transforms."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,8 +11,13 @@ from ...base.errors import ModelError
 from ..builder import Builder
 from ..ir import Value
 from ..operator import Array
-from .basics import reshaped, room
-from .contraction import Convolution
+from ..operators.fourier import radices, twiddles
+from .basics import part, reshaped, room
+
+_MOST, _MOST_OF_FEW = 4096, 256
+"""The longest transforms that are one kernel: of many at once, and of few."""
+_LANES = 8
+"""Transforms that fill a vector."""
 
 
 def cosine_window(size: int, factors: tuple[float, float, float], *, periodic: bool) -> Array:
@@ -72,32 +78,152 @@ def dft(
     folded = inverse and onesided  # half of a spectrum, whose other half is its conjugate
     default = 2 * (extent - 1) if folded else extent
     length = default if length is None else length
-    read = length // 2 + 1 if folded else length
     if length < 1:
         raise ModelError("DFT of {0} elements", length)
-    x = _fitted(b, x, axis, read)
-    order = [*(d for d in range(rank - 1) if d != axis), axis, rank - 1]
-    x = b.add("transpose", x, axes=tuple(order))
-    lead = x.shape[:-2]
-    outputs = length // 2 + 1 if onesided and not inverse else length
-    real, imaginary = _fourier(length, outputs, inverse=inverse)
+    x = _fitted(b, x, axis, length // 2 + 1 if folded else length)
+    own = _first(b, x, axis)
     if folded:
-        # Elements that are there twice, the second time conjugated.
-        twice = np.array([1 if k in (0, length - k) else 2 for k in range(read)])[:, None]
-        real, imaginary = real[:read] * twice, imaginary[:read] * twice
-        matrix = np.stack([real, -imaginary], 1)[:, :parts, :, None]
+        y = _real_of_half(b, own, length)
+    elif parts == 1 and not inverse:
+        y = _half_of_real(b, own)
+        y = y if onesided else mirrored(b, y, length)
     else:
-        # (length, part of the input, outputs, part of the output)
-        matrix = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], 1)[
-            :, :parts
-        ]
-    size, given, made, wanted = matrix.shape
-    held = b.constant(matrix.reshape(size * given, made * wanted), x.dtype)
-    rows = math.prod(lead)
-    y = b.add("matmul", b.add("reshape", x, shape=(rows, size * given)), held)
-    y = b.add("reshape", y, shape=(*lead, made, wanted))
-    back = [order.index(d) for d in range(rank)]
-    return b.add("transpose", y, axes=tuple(back))
+        y = _of_complex(b, _as_complex(b, own), inverse=inverse)
+        y = part(b, y, 0, 0, length // 2 + 1) if onesided else y
+    return _back(b, y, axis, x.shape)
+
+
+def _first(b: Builder, x: Value, axis: int) -> Value:
+    """(extent, parts, lanes): an axis and the parts in front of all other dimensions."""
+    extent, parts = x.shape[axis], x.shape[-1]
+    lanes = x.type.size // max(extent * parts, 1)
+    if axis == x.type.rank - 2:  # as a matrix, whose transpose is fast
+        turned = b.add("transpose", reshaped(b, x, (lanes, extent * parts)), axes=(1, 0))
+    else:
+        order = [d for d in range(x.type.rank - 1) if d != axis]
+        turned = b.add("transpose", x, axes=(axis, x.type.rank - 1, *order))
+    return reshaped(b, turned, (extent, parts, lanes))
+
+
+def _back(b: Builder, y: Value, axis: int, shape: Sequence[int]) -> Value:
+    """The inverse of `_first`; only that axis, and the parts, may have another extent."""
+    extent, parts, lanes = y.shape
+    rank = len(shape)
+    order = [d for d in range(rank - 1) if d != axis]
+    others = [shape[d] for d in order]
+    if axis == rank - 2:
+        turned = b.add("transpose", reshaped(b, y, (extent * parts, lanes)), axes=(1, 0))
+        return reshaped(b, turned, (*others, extent, parts))
+    order = [axis, rank - 1, *order]
+    own = reshaped(b, y, (extent, parts, *others))
+    return b.add("transpose", own, axes=[order.index(d) for d in range(rank)])
+
+
+def _as_complex(b: Builder, x: Value) -> Value:
+    """Numbers (n, 1, lanes) as complex ones (n, 2, lanes)."""
+    if x.shape[1] == 2:
+        return x
+    zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=x.shape)
+    return b.add("concatenate", x, zeros, axis=1)
+
+
+def mirrored(b: Builder, half: Value, length: int) -> Value:
+    """All of a spectrum of real elements (n, 2, lanes), given half of it."""
+    _, _, lanes = half.shape
+    rest = length - half.shape[0]
+    if not rest:
+        return half
+    shape = (rest, 2, lanes)
+    back = b.add("slice", half, starts=(rest, 0, 0), steps=(-1, 1, 1), shape=shape)
+    conjugate = b.add("multiply", back, b.constant([[1], [-1]], half.dtype))
+    return b.add("concatenate", half, conjugate, axis=0)
+
+
+def _half_of_real(b: Builder, x: Value) -> Value:
+    """Half of the spectrum (length / 2 + 1, 2, lanes) of (length, 1, lanes)."""
+    length, _, lanes = x.shape
+    if length % 2 or not _has_stages(length // 2, lanes):
+        return part(b, _of_complex(b, _as_complex(b, x)), 0, 0, length // 2 + 1)
+    own = reshaped(b, x, (length, lanes))
+    return _by_stages(b, own, length, "of_real")
+
+
+def _real_of_half(b: Builder, x: Value, length: int) -> Value:
+    """The inverse of `_half_of_real`."""
+    half = _as_complex(b, x)
+    lanes = x.shape[2]
+    if length % 2 or not _has_stages(length // 2, lanes):
+        whole = _of_complex(b, mirrored(b, half, length), inverse=True)
+        return part(b, whole, 1, 0, 1)
+    return reshaped(b, _by_stages(b, half, length, "to_real", 1 / length), (length, 1, lanes))
+
+
+def _has_stages(length: int, lanes: int) -> bool:
+    """Whether one kernel has a transform: of factors that it has, in the cache."""
+    smooth = radices(length) is not None
+    return smooth and length <= (_MOST if lanes >= _LANES else _MOST_OF_FEW)
+
+
+def _of_complex(b: Builder, x: Value, *, inverse: bool = False) -> Value:
+    """Transforms along the first dimension of (length, 2, lanes), by the way that is fastest."""
+    length, _, lanes = x.shape
+    if _has_stages(length, lanes):
+        scale = 1 / length if inverse else 1.0
+        return _by_stages(b, x, length, "complex", scale, inverse=inverse)
+    first = _divisor(length)
+    if first > 1:
+        return _by_steps(b, x, first, inverse=inverse)
+    return _by_product(b, x, inverse=inverse)
+
+
+def _by_stages(
+    b: Builder, x: Value, length: int, form: str, scale: float = 1.0, *, inverse: bool = False
+) -> Value:
+    factors = b.constant(twiddles(length, form), x.dtype)
+    return b.add("fourier", x, factors, length=length, form=form, inverse=inverse, scale=scale)
+
+
+def _divisor(length: int) -> int:
+    """The smaller factor of a length, as close to its root as there is one."""
+    return max(d for d in range(1, math.isqrt(length) + 1) if length % d == 0)
+
+
+def _by_steps(b: Builder, x: Value, first: int, *, inverse: bool) -> Value:
+    """Transforms of the two factors of a length, with a rotation between them.
+
+    Element `second * j + i` is at (j, i), result `k + first * l` at (l, k).
+    """
+    length, _, lanes = x.shape
+    second = length // first
+    own = reshaped(b, x, (first, second, 2, lanes))
+    own = reshaped(b, b.add("transpose", own, axes=(0, 2, 1, 3)), (first, 2, second * lanes))
+    own = _of_complex(b, own, inverse=inverse)
+    own = _rotated(b, reshaped(b, own, (first, 2, second, lanes)), length, inverse=inverse)
+    own = reshaped(b, b.add("transpose", own, axes=(2, 1, 0, 3)), (second, 2, first * lanes))
+    own = _of_complex(b, own, inverse=inverse)
+    own = b.add("transpose", reshaped(b, own, (second, 2, first, lanes)), axes=(0, 2, 1, 3))
+    return reshaped(b, own, (length, 2, lanes))
+
+
+def _rotated(b: Builder, x: Value, length: int, *, inverse: bool) -> Value:
+    """(k, 2, i, lanes), each times e(-k * i / length), or of an inverse its conjugate."""
+    angle = 2 * math.pi * np.outer(np.arange(x.shape[0]), np.arange(x.shape[2])) / length
+    sine = np.sin(angle) if inverse else -np.sin(angle)
+    own = b.constant(np.cos(angle)[:, None, :, None], x.dtype)
+    other = b.constant(np.stack([-sine, sine], 1)[..., None], x.dtype)
+    turned = b.add("slice", x, starts=(0, 1, 0, 0), steps=(1, -1, 1, 1), shape=x.shape)
+    return b.add("add", b.add("multiply", x, own), b.add("multiply", turned, other))
+
+
+def _by_product(b: Builder, x: Value, *, inverse: bool) -> Value:
+    """Products with the matrix of a transform."""
+    length, _, lanes = x.shape
+    real, imaginary = _fourier(length, length, inverse=inverse)
+    # (outputs, part of the output, inputs, part of the input)
+    rows = [np.stack([real, -imaginary], -1), np.stack([imaginary, real], -1)]
+    matrix = np.stack(rows, 1).reshape(2 * length, 2 * length)
+    own = reshaped(b, x, (2 * length, lanes))
+    return reshaped(b, b.add("matmul", b.constant(matrix, x.dtype), own), x.shape)
 
 
 def _fitted(b: Builder, x: Value, axis: int, size: int) -> Value:
@@ -116,20 +242,10 @@ def _fitted(b: Builder, x: Value, axis: int, size: int) -> Value:
 def stft(
     b: Builder, x: Value, step: int, length: int, window: Value | None = None, *, onesided: bool
 ) -> Value:
-    """Transforms of frames of (n, time) or (n, time, parts), `step` apart, below a window.
-
-    It is a convolution with waves.
-    """
+    """Transforms of frames of (n, time) or (n, time, parts), `step` apart, below a window."""
     parts = x.shape[2] if x.type.rank == 3 else 1
-    outputs = length // 2 + 1 if onesided else length
-    real, imaginary = _fourier(length, outputs).transpose(0, 2, 1)
-    rows = [np.stack([real, -imaginary][:parts], 1), np.stack([imaginary, real][:parts], 1)]
-    waves = np.stack(rows, 1).reshape(2 * outputs, parts, length)
-    weights: Value = b.constant(waves, x.dtype)
+    signal = reshaped(b, x, (*x.shape[:2], parts))
+    frames = b.add("windows", signal, axis=1, size=length, step=step)
     if window is not None:
-        weights = b.add("multiply", weights, reshaped(b, window, (length,)))
-    signal = b.add("reshape", x, shape=(*x.shape[:2], parts))
-    signal = b.add("transpose", signal, axes=(0, 2, 1))
-    frames = Convolution((step,), (0,), (0,), (1,)).of(b, signal, weights)
-    frames = b.add("transpose", frames, axes=(0, 2, 1))
-    return b.add("reshape", frames, shape=(*frames.shape[:2], outputs, 2))
+        frames = b.add("multiply", frames, reshaped(b, window, (length, 1)))
+    return dft(b, frames, 2, onesided=onesided)

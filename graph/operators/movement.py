@@ -76,6 +76,25 @@ def slice_(
     return te.compute(shape, element, name="slice")
 
 
+def _windows(x: Array, *, axis: int, size: int, step: int) -> Array:
+    count = (x.shape[axis] - size) // step + 1
+    return np.take(x, step * np.arange(count)[:, None] + np.arange(size), axis)
+
+
+@operator(Kind.MOVEMENT, reference=_windows)
+def windows(x: Tensor, *, axis: int, size: int, step: int) -> Tensor:
+    """Windows of `size` elements, `step` apart, along an axis, which becomes (count, size)."""
+    extent = x.extents[axis]
+    if not 0 <= size <= extent or step < 1:
+        raise IRError("windows: {0} of {1} elements, {2} apart", size, extent, step)
+    shape = (*x.extents[:axis], (extent - size) // step + 1, size, *x.extents[axis + 1 :])
+
+    def element(*i: Expr) -> Expr:
+        return x[(*i[:axis], i[axis] * step + i[axis + 1], *i[axis + 2 :])]
+
+    return te.compute(shape, element, name="windows")
+
+
 def _padded(
     x: Array, *, before: Sequence[int], after: Sequence[int], value: float, mode: str
 ) -> Array:

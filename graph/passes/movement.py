@@ -67,6 +67,48 @@ def concatenate_of_many(b: Builder, node: Node) -> Value | None:
     return b.add(node.operator, *joined, **node.attributes)
 
 
+def concatenate_of_slices(b: Builder, node: Node) -> Value | None:
+    """concatenate(slice(x), slice(x)) of all places of a dimension, in order   ->   transpose(x)
+
+    Each slice may be transposed, and its dimensions of one element be elsewhere.
+    """
+    axis = int(node.attributes["axis"])  # type: ignore[arg-type]
+    found = {_at_place(b, value, n) for n, value in enumerate(node.inputs)}
+    if len(found) > 1 or None in found or any(v.shape[axis] != 1 for v in node.inputs):
+        return None
+    ((x, dim, wide),) = filter(None, found)
+    if x.shape[dim] != len(node.inputs):
+        return None
+    before = len(units(node.output.shape[:axis]))
+    unmoved = (d for d in range(x.type.rank) if x.shape[d] == 1)
+    axes = (*unmoved, *wide[:before], dim, *wide[before:])
+    return reshaped(b, b.add("transpose", x, axes=axes), node.output.shape)
+
+
+def _at_place(b: Builder, value: Value, place: int) -> tuple[Value, int, tuple[int, ...]] | None:
+    """The tensor of which a value is the part at one place of a dimension, this dimension, and the
+    order of the others of several elements; `None` if it is something else.
+    """
+    moves = list[Node]()
+    while (node := b.producers.get(value)) is not None and node.operator != "slice":
+        (value, *others) = node.inputs
+        alike = node.operator == "reshape" and units(value.shape) == units(node.output.shape)
+        if others or not (alike or node.operator == "transpose"):
+            return None
+        moves.append(node)
+    cut = [] if node is None else [d for d, e in enumerate(value.shape) if not _is_whole(node, d)]
+    if node is None or len(cut) != 1 or value.shape[cut[0]] != 1:
+        return None
+    if _numbers(node, "starts")[cut[0]] != place:
+        return None
+    wide = [d for d, extent in enumerate(value.shape) if extent != 1]
+    for move in reversed(moves):
+        if move.operator == "transpose":
+            own = [axis for axis, e in enumerate(move.inputs[0].shape) if e != 1]
+            wide = [wide[own.index(axis)] for axis in _axes(move) if axis in own]
+    return node.inputs[0], cut[0], tuple(wide)
+
+
 def slice_of_all(_: Builder, node: Node) -> Value | None:
     """slice(x) that has all elements in their order   ->   x"""
     (x,) = node.inputs
@@ -252,7 +294,7 @@ VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 
 RULES: Rules = {
     **VIEWS,
-    "concatenate": [concatenate_of_many],
+    "concatenate": [concatenate_of_slices, concatenate_of_many],
     "matmul": [product_of_transposed],
     "slice": [slice_of_all, slice_of_transpose],
     "transpose": [

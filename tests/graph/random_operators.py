@@ -14,6 +14,7 @@ from tilewright.graph import Builder, TensorType
 from tilewright.graph.ir import Value
 from tilewright.graph.operator import find
 from tilewright.graph.operators.cells import ACTIVATIONS, GATES, tile_width
+from tilewright.graph.operators.fourier import FORMS, twiddles
 
 from .random_values import FLOATS, INTEGERS, SIGNED, Pool
 
@@ -226,6 +227,14 @@ def slice_(p: Pool) -> Call:
         steps.append(step)
         shape.append(count)
     return Call([x], {"starts": starts, "steps": steps, "shape": shape})
+
+
+@case("windows")
+def windows(p: Pool) -> Call:
+    x = p.value(anything(p), low=1)
+    axis = p.pick(x.type.rank)
+    size = p.pick(x.shape[axis] + 1)
+    return Call([x], {"axis": axis, "size": size, "step": 1 + p.pick(3)})
 
 
 @case("pad")
@@ -509,6 +518,19 @@ def accumulate(p: Pool) -> Call:
     x = p.value(numbers(p), low=1)
     flags = {name: p.chance(3) for name in ("product", "exclusive", "reverse")}
     return Call([x], {"axis": p.axis(x.type.rank), **flags})
+
+
+@case("fourier")
+def fourier(p: Pool) -> Call:
+    length = p.one_of((1, 2, 3, 6, 7, 8, 16, 18, 30, 40))
+    form = "complex" if length % 2 else p.one_of(FORMS)
+    lanes = p.one_of((1, 3, 17))
+    dims = {"complex": (length, 2), "of_real": (length,), "to_real": (length // 2 + 1, 2)}
+    dtype = p.one_of(p.style.floats)
+    factors = p.builder.constant(twiddles(length, form), dtype)
+    inverse = form == "complex" and p.chance(2)
+    attributes = {"length": length, "form": form, "inverse": inverse, "scale": p.one_of((1, 0.25))}
+    return Call([p.fresh(dtype, (*dims[form], lanes)), factors], attributes)
 
 
 @case("recurrence")

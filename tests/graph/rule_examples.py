@@ -56,6 +56,14 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
          f"y: float32[2, 130] = concatenate({'x, ' * 32}{'a, ' * 32}x, axis=1)",
          "exp concatenate concatenate concatenate"),
     ],
+    "concatenate_of_slices": [
+        ("x: float32[4, 2, 3]",
+         "a: float32[4, 1, 3] = slice(x, starts=(0, 0, 0), steps=(1, 1, 1), shape=(4, 1, 3));"
+         "b: float32[4, 1, 3] = slice(x, starts=(0, 1, 0), steps=(1, 1, 1), shape=(4, 1, 3));"
+         "c: float32[3, 4, 1] = transpose(a, axes=(2, 0, 1));"
+         "d: float32[3, 4, 1] = transpose(b, axes=(2, 0, 1));"
+         "y: float32[3, 4, 2] = concatenate(c, d, axis=2)", "transpose"),
+    ],
     "slice_of_all": [
         ("x: float32[4, 1]",
          "y: float32[4, 1] = slice(x, starts=(0, 0), steps=(1, -1), shape=(4, 1))", ""),

@@ -192,6 +192,25 @@ def normalize(w: Writer, node: Node, x: str) -> str:
     return w.cast(w.add("Div", own, deviation), dtype)
 
 
+@writes("fourier")
+def fourier(w: Writer, node: Node, x: str, _factors: str) -> str:
+    a: Any = node.attributes
+    real, half = a["form"] == "of_real", a["form"] == "to_real"
+    (own,) = w.wide(x)
+    own = w.add("Unsqueeze", own, w.integers([1])) if real else own
+    own = w.add("Transpose", own, perm=(2, 0, 1))  # (lanes, length, parts)
+    turned = a["inverse"] or half
+    y = w.add(
+        "DFT", own, w.integers(a["length"], scalar=True) if half else "", w.constant(1, "int64"),
+        inverse=int(turned), onesided=int(real or half), since=20,
+    )  # fmt: skip
+    scale = a["scale"] * (a["length"] if turned else 1)
+    y = w.add("Mul", y, w.like(y, scale)) if scale != 1 else y
+    y = w.add("Transpose", y, perm=(1, 2, 0))
+    y = w.add("Squeeze", y, w.integers([1])) if half else y
+    return w.cast(y, node.output.dtype)
+
+
 @writes("accumulate")
 def accumulate(w: Writer, node: Node, x: str) -> str:
     a: Any = node.attributes

@@ -68,6 +68,14 @@ def take(w: Writer, node: Node, x: str, indices: str) -> str:
     return w.add("Gather", x, w.cast(indices, "int64"), axis=node.attributes["axis"])
 
 
+@writes("windows")
+def windows(w: Writer, node: Node, x: str) -> str:
+    a: Any = node.attributes
+    axis = a["axis"]
+    places = a["step"] * np.arange(node.output.shape[axis])[:, None] + np.arange(a["size"])
+    return w.add("Gather", x, w.constant(places, "int64"), axis=axis)
+
+
 @writes("take_along")
 def take_along(w: Writer, node: Node, x: str, indices: str) -> str:
     return w.add("GatherElements", x, w.cast(indices, "int64"), axis=node.attributes["axis"])

@@ -316,8 +316,6 @@ def unfold(b: Builder, _out: TensorType, x: Value, dim: int, size: int, step: in
     if not x.type.rank:
         return b.add("broadcast_to", x, shape=(size,))
     axis = in_rank(dim, x.type.rank)
-    count = (x.shape[axis] - size) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(size)
-    windows = b.add("take", x, b.constant(places, "int64"), axis=axis)
+    windows = b.add("windows", x, axis=axis, size=size, step=step)
     order = [d for d in range(x.type.rank + 1) if d != axis + 1]
     return b.add("transpose", windows, axes=(*order, axis + 1))
