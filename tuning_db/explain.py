@@ -111,8 +111,7 @@ class Near:
     best: after finals that of the winner, whatever a trial took, and whatever is pinned.
     `relative` is set if it is of the same family, so that its schedules can be transferred, and
     None if a family is unknown. `distance` is the sum of |log2| of the ratios of the numbers in the
-    two shapes, and None if they differ in more than numbers. `lowering` is set if another
-    generation of what makes programs of models tuned it: it may have been the same kernel.
+    two shapes, and None if they differ in more than numbers.
     """
 
     workload: str
@@ -122,7 +121,6 @@ class Near:
     distance: float | None
     layer: str
     relative: bool | None
-    lowering: int | None = None
 
     def __repr__(self) -> str:
         shape = excerpt(self.shape, _SHAPE)
@@ -135,7 +133,9 @@ class Explanation:
     """The explanation of a lookup; `str()` renders it. `name` is None for an unknown workload.
 
     `gains` are those of `best` over the baselines of its session, as far as they are recorded.
-    `noise` says in plain words what disturbed that session, `None` if nothing did.
+    `noise` says in plain words what disturbed that session, `None` if nothing did. Where there is
+    no record of the program, `lowering` has the other generations of what makes programs of models
+    by which records were made: by these, a kernel of a model may have been another program.
     """
 
     workload: str
@@ -148,6 +148,7 @@ class Explanation:
     near: tuple[Near, ...]
     gains: Gains
     noise: str | None = None
+    lowering: tuple[int, ...] = ()
 
     _repr_html_ = html
 
@@ -191,7 +192,20 @@ def explain(
         near=() if known is None else _near(layers, known, wanted),
         gains={} if chosen is None else gains(layers, chosen, wanted.damage),
         noise=None if chosen is None else noise(layers, chosen, wanted.damage),
+        lowering=() if chosen or refused else _other_lowerings(layers, wanted),
     )
+
+
+def _other_lowerings(layers: Layers, wanted: Wanted) -> tuple[int, ...]:
+    """The generations of lowering by which records were made, but for that of the wanted tools."""
+    if wanted.tools is None:
+        return ()
+    found = set[int | None]()
+    for connection in layers:
+        for id in connection.execute(select(raw(toolchain.c.id))).scalars():
+            tools = wanted.damage.or_none(connection, partial(get, connection, Toolchain, id))
+            found.add(None if tools is None else lowered(tools))
+    return tuple(sorted(n for n in found if n not in (None, lowered(wanted.tools))))
 
 
 def _first(layers: Layers, id: str, damage: Damage) -> Workload | None:
@@ -360,22 +374,11 @@ def _near(layers: Layers, known: Workload, wanted: Wanted) -> tuple[Near, ...]:
             distance=one.distance,
             layer=location(one.connection),
             relative=one.relative,
-            lowering=_other_lowering(one.connection, choice, wanted),
         )
         (usable if near.count else rest).append(near)
         if len(usable) == NEAREST_SHOWN:
             break
     return (*usable, *rest)[:NEAREST_SHOWN]
-
-
-def _other_lowering(connection: Connection, choice: Best | None, wanted: Wanted) -> int | None:
-    if choice is None or choice.measurement is None or wanted.tools is None:
-        return None
-    tools = wanted.damage.or_none(
-        connection, partial(get, connection, Toolchain, choice.measurement.toolchain)
-    )
-    generation = None if tools is None else lowered(tools)
-    return None if generation == lowered(wanted.tools) else generation
 
 
 def _relatives(connection: Connection, known: Workload, wanted: Wanted) -> Iterator[_Relative]:
@@ -453,13 +456,14 @@ def _lines(story: Explanation) -> Iterator[str]:
         yield "  `tilewright db refresh` measures the best of those again"
     if not story.refused and story.best is None:
         yield "  there are no measurements of this workload"
+    if story.lowering:
+        made_by = ", ".join(map(str, story.lowering))
+        yield f"  records are of lowering generation {made_by}: tune models of then again"
     if story.near:
         yield f"near shapes of {name}:"
     for near in story.near:
         counted = "nothing usable" if near.count == 0 else f"{near.count} usable"
         other = ", not the same program" if near.relative is False else ""
-        if near.lowering is not None:
-            other += f", tuned when lowering was of generation {near.lowering}"
         named = f"{excerpt(near.shape)} ({short_id(near.workload)})"
         yield f"  {named}: {counted}{_at_best(near.seconds)}{other}"
 

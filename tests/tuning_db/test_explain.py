@@ -16,8 +16,10 @@ from tilewright.tuning_db import (
     Refused,
     ScheduleRecord,
     TargetRecord,
+    Toolchain,
     TuningDatabase,
 )
+from tilewright.tuning_db.staleness import LOWERED
 
 from .samples import (
     ARM,
@@ -291,3 +293,20 @@ def test_what_the_kernels_of_the_best_take(db: TuningDatabase) -> None:
     db.put(*BASE, found, dataclasses.replace(measured, resources={"mm": taken}), check)
     text = str(db.explain(MATMUL, CPU, LLVM))
     assert "\n  mm: 40 registers, 1024 shared bytes\n" in f"{text}\n"
+
+
+def test_other_generations_of_lowering_are_told_of_programs_without_a_record(
+    db: TuningDatabase,
+) -> None:
+    """A kernel of a model that was tuned by one of them may have been another program."""
+
+    def of(generation: int) -> Toolchain:
+        return replace(LLVM, versions={**LLVM.versions, LOWERED: generation})
+
+    db.put(of(2), *verified(1, 0.1, toolchain=of(2)), *verified(2, 0.2, toolchain=LLVM))
+    assert db.explain(SOFTMAX, CPU, LLVM).lowering == (2,)
+    assert db.explain(SOFTMAX, CPU, of(2)).lowering == ()
+    story = db.explain(SOFTMAX, CPU, of(3))
+    assert story.lowering == (2,)
+    assert "lowering generation 2" in str(story)
+    assert db.explain(MATMUL, CPU, of(3)).lowering == ()
