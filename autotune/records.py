@@ -19,6 +19,7 @@ from ..target import Target
 from ..tir.equality import family_hash, structural_hash
 from ..tir.ir import Func, Var
 from ..tir.printer import func_text
+from ..tuning_db.canonical import parse_trace
 from ..tuning_db.staleness import LOWERED, versions_of
 from ..tuning_db.values import (
     Environment,
@@ -27,7 +28,6 @@ from ..tuning_db.values import (
     TargetRecord,
     Toolchain,
     Workload,
-    parse_trace,
 )
 from .model.profile import profile
 from .rules.common import nbytes

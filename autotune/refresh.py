@@ -24,9 +24,10 @@ from ..tir.ir import Func
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import opened
+from ..tuning_db.best import Best
 from ..tuning_db.staleness import PRIMITIVE, reverify
 from ..tuning_db.store import DatabaseOrPath
-from ..tuning_db.values import Best, ScheduleRecord, Session, TargetRecord, Toolchain, Workload
+from ..tuning_db.values import ScheduleRecord, Session, TargetRecord, Toolchain, Workload
 from .config import TuneConfig
 from .records import schedule_record, target_record, toolchain_record, workload_record
 from .result import TuneResult

@@ -13,7 +13,8 @@ from importlib import metadata
 
 from ..base.errors import TilewrightError
 from ..codegen.disk_cache import DiskCache, location, sources_digest
-from ..tuning_db.values import Toolchain, digest, to_plain
+from ..tuning_db.canonical import digest
+from ..tuning_db.values import Toolchain, to_plain
 
 _KIND = "toolchain"
 _VERSION = 1

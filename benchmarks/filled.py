@@ -24,8 +24,8 @@ from tilewright.tuning_db import (
     to_plain,
     utc_now,
 )
+from tilewright.tuning_db.canonical import digest
 from tilewright.tuning_db.tables import TABLES
-from tilewright.tuning_db.values import digest
 
 WORKLOADS = 200
 TRIALS = 250

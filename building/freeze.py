@@ -24,8 +24,9 @@ from ..tir.equality import structural_hash
 from ..tir.instruction_set import users_digests
 from ..tir.ir import Func
 from ..tuning_db.arguments import opened_or_none
+from ..tuning_db.canonical import parse_trace
 from ..tuning_db.store import DatabaseOrPath
-from ..tuning_db.values import ScheduleRecord, parse_trace
+from ..tuning_db.values import ScheduleRecord
 from .build_program import Kernels, Ways
 from .choose import POLICIES, host_of
 from .compile_all import ChosenKernel, compile_all

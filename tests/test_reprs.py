@@ -33,8 +33,9 @@ from tilewright.tuning_db import (
     TargetRecord,
     Workload,
 )
+from tilewright.tuning_db.best import ComparedSchedule, Verdict
 from tilewright.tuning_db.explain import Near, Reason, Refused
-from tilewright.tuning_db.values import KINDS, ComparedSchedule, Verdict
+from tilewright.tuning_db.values import KINDS
 
 from .golden import check_golden
 from .lab.test_result import RESULT

@@ -49,7 +49,7 @@ A database may be somebody else's. `best` leaves out what is damaged, and what `
 
     best = db.best(workload.id, target, toolchain, applies=replays)   # why not, or None, of each
 
-Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
+Records (`values.py`, lookups return those of `best.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
 that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is
 ready for `json.dumps`. Sessions are resumed by target id, so a target's facts should be the same in
 every run. Every failure is a `DatabaseError`. The guarantees are at `TuningDatabase`.
@@ -61,6 +61,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .best import Baseline, Best, ComparedSchedule, Relative, Verdict
+    from .canonical import Json, canonical_json
     from .compare import DatabaseDiff, RecordDiff
     from .explain import Explanation, Near, Reason, Refused
     from .gains import Gain
@@ -70,25 +72,18 @@ if TYPE_CHECKING:
     from .store import TuningDatabase
     from .values import (
         AnyRecord,
-        Baseline,
-        Best,
-        ComparedSchedule,
         Environment,
-        Json,
         Machine,
         Measurement,
         Order,
         Pin,
-        Relative,
         ScheduleRecord,
         Session,
         SessionStatus,
         TargetRecord,
         Toolchain,
-        Verdict,
         Verification,
         Workload,
-        canonical_json,
         to_plain,
         utc_now,
     )
@@ -132,6 +127,9 @@ __all__ = [
 
 # Loaded on first use: those who need only the records, or one enumeration, do without SQLAlchemy.
 _HOMES = {
+    "Baseline": ".best",
+    "Best": ".best",
+    "ComparedSchedule": ".best",
     "DatabaseDiff": ".compare",
     "Explanation": ".explain",
     "Gain": ".gains",
@@ -141,9 +139,13 @@ _HOMES = {
     "Reason": ".explain",
     "RecordDiff": ".compare",
     "Refused": ".explain",
+    "Json": ".canonical",
+    "Relative": ".best",
     "Removal": ".removal",
     "RemovalReason": ".removal",
     "TuningDatabase": ".store",
+    "Verdict": ".best",
+    "canonical_json": ".canonical",
 }
 
 

@@ -17,23 +17,21 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from ..base.checked_json import Read, Refused, reader
 from ..base.errors import DatabaseError
 from ..base.text import excerpt, short_id
+from .canonical import Json, canonical_json, parse_json
 from .values import (
     DIGESTS,
     ERROR_LIMIT,
     KINDS,
     AnyRecord,
-    Json,
     Machine,
     Measurement,
     Outcome,
     ScheduleRecord,
     Session,
     Verification,
-    canonical_json,
     field_types,
     in_utc,
     normaliser,
-    parse_json,
 )
 
 LARGEST_INTEGER = 2**63 - 1

@@ -12,12 +12,13 @@ from ..base.display import html
 from ..base.durations import MeasuredTime, format_change_between
 from ..base.errors import DatabaseError
 from ..base.text import count, short_id
+from .canonical import Json
 from .finals_rule import finals_key
 from .interleaved_comparison import time_ratio
 from .read import raw
 from .removal import counted
 from .tables import TABLES, pin
-from .values import KINDS, AnyRecord, Json, Measurement, Pin, to_plain
+from .values import KINDS, AnyRecord, Measurement, Pin, to_plain
 
 
 @dataclass(frozen=True)

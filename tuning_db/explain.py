@@ -30,6 +30,7 @@ from sqlalchemy import (
 from ..base.display import html
 from ..base.durations import format_seconds
 from ..base.text import count, excerpt, printable, short_id
+from .best import Best, Verdict
 from .codec import LIMITS, LONGEST, SHORTEST, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
@@ -52,7 +53,7 @@ from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
 from .staleness import lowered, other_version
 from .tables import measurement, schedule, target, toolchain, workload
-from .values import Best, Outcome, TargetRecord, Toolchain, Verdict, Workload
+from .values import Outcome, TargetRecord, Toolchain, Workload
 
 EXAMPLES = 3
 _THREADS = re.compile(r"(.*)/threads=([0-9]+)")

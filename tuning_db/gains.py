@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import floor, log10
 
 from ..base.durations import change, format_change_between, format_changes, format_ratio
+from .best import Baseline, Verdict
 from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
-from .values import Baseline, Measurement, ScheduleRecord, Session, Verdict
+from .values import Measurement, ScheduleRecord, Session
 
 _WIDE = 1.5
 """From this ratio of its ends on, an interval is printed."""

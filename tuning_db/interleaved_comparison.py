@@ -31,15 +31,9 @@ from typing import NamedTuple
 
 from ..base.durations import median_interval
 from ..base.text import count
-from .values import (
-    Baseline,
-    ComparedSchedule,
-    Json,
-    Measurement,
-    ScheduleRecord,
-    Verdict,
-    parse_trace,
-)
+from .best import Baseline, ComparedSchedule, Verdict
+from .canonical import Json, parse_trace
+from .values import Measurement, ScheduleRecord
 
 MARGIN = 0.02
 """A schedule that ties with the fastest takes at most this share longer."""

@@ -33,6 +33,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or
 
 from ..base.errors import DatabaseError
 from ..base.text import count
+from .canonical import digest
 from .connect import LOG, Opened, open_engine
 from .queries import Queries
 from .read import COLUMNS, to_record
@@ -40,7 +41,7 @@ from .schema import prepare
 from .store import TuningDatabase
 from .sync import copy, require_taken
 from .tables import TABLES, measurement, verification
-from .values import KINDS, AnyRecord, Session, digest
+from .values import KINDS, AnyRecord, Session
 from .write import write
 
 P = ParamSpec("P")

@@ -23,10 +23,11 @@ from sqlalchemy import Connection
 from ..base.errors import DatabaseError
 from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable
+from .canonical import Json, canonical_json
 from .connect import require_short
 from .lines import FORMAT, VERSION, Inexact, next_line, record_of, version_of
 from .read import every
-from .values import AnyRecord, Json, canonical_json, json_text
+from .values import AnyRecord, json_text
 from .write import BATCH, write
 
 _START = canonical_json({"format": FORMAT}).rstrip("}").encode()

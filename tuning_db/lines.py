@@ -7,17 +7,9 @@ from typing import IO, TypeAlias
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
+from .canonical import Json, parse_json
 from .codec import LONGEST_LINE, from_plain
-from .values import (
-    KINDS,
-    AnyRecord,
-    Json,
-    Measurement,
-    ScheduleRecord,
-    Session,
-    Workload,
-    parse_json,
-)
+from .values import KINDS, AnyRecord, Measurement, ScheduleRecord, Session, Workload
 
 FORMAT = "tilewright-tuning-records"
 VERSION = 7

@@ -50,6 +50,7 @@ from sqlalchemy import (
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
+from .best import Best
 from .codec import LONGEST, SHORTEST, instant
 from .confirm import (
     ID,
@@ -81,7 +82,7 @@ from .read import (
     with_schedule,
 )
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
-from .values import Best, Measurement, Outcome, Pin, ScheduleRecord, Session, Verification, verified
+from .values import Measurement, Outcome, Pin, ScheduleRecord, Session, Verification, verified
 
 OfSession = tuple[str, str, str]
 """The session, target and toolchain (ids) of measurements of a program."""

@@ -11,12 +11,13 @@ from functools import partial
 from sqlalchemy import bindparam, func, or_, select
 
 from ..base.errors import DatabaseError
+from .best import Relative
 from .codec import instant
 from .confirm import Wanted
 from .lookup import failed_checks, ranked
 from .read import COLUMNS, Damage, Layers, raw, to_record, undamaged
 from .tables import measurement, session, target, toolchain, workload
-from .values import Measurement, Relative, Workload
+from .values import Measurement, Workload
 
 _FAMILY = select(*COLUMNS["workload"]).where(
     workload.c.family == bindparam("family"), workload.c.id != bindparam("itself")

@@ -15,21 +15,12 @@ from ..base.durations import change
 from ..base.errors import DatabaseError
 from ..base.text import short_id
 from . import lookup
+from .best import Best, ComparedSchedule
 from .confirm import Wanted
 from .read import Layers
 from .tables import pin as pins
 from .tables import target as targets
-from .values import (
-    Best,
-    ComparedSchedule,
-    Measurement,
-    Pin,
-    ScheduleRecord,
-    TargetRecord,
-    Verification,
-    Workload,
-    verified,
-)
+from .values import Measurement, Pin, ScheduleRecord, TargetRecord, Verification, Workload, verified
 from .write import write
 
 

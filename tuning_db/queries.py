@@ -20,6 +20,7 @@ from ..base.hints import Hinted
 from ..base.text import short_id
 from . import lookup, near
 from .arguments import require_amounts
+from .best import Best, Relative
 from .compare import RecordDiff, compare_records, compare_times
 from .confirm import Applies, Wanted
 from .connect import Opened, SecondStatement
@@ -51,13 +52,11 @@ from .tally import Place, Tally, count_trials, counts, each, places, tally
 from .values import (
     KINDS,
     AnyRecord,
-    Best,
     Machine,
     Measurement,
     Order,
     Outcome,
     Pin,
-    Relative,
     ScheduleRecord,
     TargetRecord,
     Toolchain,

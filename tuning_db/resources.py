@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .values import Json
+from .canonical import Json
 
 _FIRST = ("registers", "stack_bytes", "spill_store_bytes", "spill_load_bytes", "shared_bytes")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..base.errors import DatabaseError
-from .values import Json, Toolchain, parse_trace
+from .canonical import Json, parse_trace
+from .values import Toolchain
 
 PRIMITIVE = "primitive "
 """What the name of a version of a toolchain begins with if it is that of a primitive."""

@@ -21,6 +21,7 @@ from ..base.errors import DatabaseError, system_errors
 from ..base.process import InProcess
 from . import json_lines, lookup, pins, removal, sessions, t4
 from .arguments import READER, TUNER
+from .canonical import Json
 from .compare import DatabaseDiff, compare_databases
 from .confirm import Wanted
 from .connect import Opened, open_engine
@@ -34,7 +35,6 @@ from .schema import prepare
 from .sync import Synced, copy, require_taken
 from .values import (
     AnyRecord,
-    Json,
     Pin,
     ScheduleRecord,
     Session,

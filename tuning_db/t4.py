@@ -28,23 +28,13 @@ from sqlalchemy import Connection
 from ..base.errors import DatabaseError
 from ..base.files import open_regular
 from ..base.text import printable
+from .canonical import Json, canonical_json, parse_json, parse_trace
 from .connect import require_short
 from .json_lines import import_lines, put, write_export
 from .lines import FORMAT, VERSION, Inexact
 from .outcome import Outcome
 from .read import every
-from .values import (
-    KINDS,
-    Json,
-    Measurement,
-    ScheduleRecord,
-    TargetRecord,
-    Workload,
-    canonical_json,
-    parse_json,
-    parse_trace,
-    to_plain,
-)
+from .values import KINDS, Measurement, ScheduleRecord, TargetRecord, Workload, to_plain
 
 SCHEMA_VERSION = "1.0.0"
 LARGEST = 256 << 20

@@ -28,7 +28,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from .values import DIGESTS, KINDS, Outcome, SessionStatus, canonical_json, field_types
+from .canonical import canonical_json
+from .values import DIGESTS, KINDS, Outcome, SessionStatus, field_types
 
 CHECKED = ("workload", "target", "schedule", "toolchain")
 """The columns that name what a numeric check verifies: measurements with the same values."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ...runtime.measure.comparison import CheckResult
 from ...schedule import Trace
 from ...tuning_db import TuningDatabase
+from ...tuning_db.canonical import Json
 from ...tuning_db.values import (
     Environment,
-    Json,
     Measurement,
     Outcome,
     ScheduleRecord,

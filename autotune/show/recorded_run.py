@@ -20,16 +20,10 @@ from ...base.process import InProcess
 from ...base.text import LINE, short_id
 from ...tuning_db import TuningDatabase
 from ...tuning_db.arguments import opened
+from ...tuning_db.best import Best
 from ...tuning_db.sessions import is_alive
 from ...tuning_db.store import DatabaseOrPath
-from ...tuning_db.values import (
-    Best,
-    Session,
-    SessionStatus,
-    TargetRecord,
-    Toolchain,
-    Workload,
-)
+from ...tuning_db.values import Session, SessionStatus, TargetRecord, Toolchain, Workload
 from ..result import instead_text
 from ..session.budget import budget_text
 from ..session.events import Drift, Ended, Event, Started, Waiting
