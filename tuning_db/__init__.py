@@ -49,7 +49,7 @@ A database may be somebody else's. `best` leaves out what is damaged, and what `
 
     best = db.best(workload.id, target, toolchain, applies=replays)   # why not, or None, of each
 
-Records (`values.py`, lookups return those of `best.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
+Records (`values.py`) are frozen and equal by content; `record.id` is the digest of it, and fields
 that name other records hold their ids; `to_plain(record)` (also of a `Best` or an `Explanation`) is
 ready for `json.dumps`. Sessions are resumed by target id, so a target's facts should be the same in
 every run. Every failure is a `DatabaseError`. The guarantees are at `TuningDatabase`.

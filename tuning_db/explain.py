@@ -35,24 +35,13 @@ from .codec import LIMITS, LONGEST, SHORTEST, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
 from .interleaved_comparison import FINALISTS_SHOWN, summary
-from .lookup import (
-    EXACT,
-    IN_RANGE,
-    SUPERSEDED,
-    Finals,
-    best,
-    failed_checks,
-    gains,
-    noise,
-    outdating,
-    superseded_in,
-    within,
-)
+from .lookup import best, failed_checks, gains, noise, outdating, superseded_in
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
 from .staleness import lowered, other_version
 from .tables import measurement, schedule, target, toolchain, workload
+from .usable import EXACT, IN_RANGE, SUPERSEDED, Finals, within
 from .values import Outcome, TargetRecord, Toolchain, Workload
 
 EXAMPLES = 3

@@ -12,65 +12,36 @@ imported ones, `verified` and `comparable` against the records that they are der
 record is left out, whatever its time, and so is a schedule that does not apply to the program.
 Other records are not read.
 
-Most lookups are one statement (`_first`): a server is asked once, and what it returns says whether
-there is more to ask. A lookup is a seek in the index `ix_measurement_best`, a step for each faster
-measurement that was superseded, and seeks for the finals of its session and their measurements; as
-much again for each session that has faster measurements from before its finals. Where the choice of
-finals is slower than another finalist, the measurements up to its time are read too. What is
-superseded in another layer is left out as well: the result is that of one database with the records
-of all.
+To the seek of the fastest measurement (`usable.py`) come seeks for the finals of its session and
+their measurements; as much again for each session that has faster measurements from before its
+finals. Where the choice of finals is slower than another finalist, the measurements up to its time
+are read too. What is superseded in another layer is left out as well: the result is that of one
+database with the records of all.
 """
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    FromClause,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    func,
-    literal_column,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import Connection, Select, and_, bindparam, func, literal_column, or_, select
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
 from .best import Best
-from .codec import LONGEST, SHORTEST, instant
-from .confirm import (
-    ID,
-    MOST_CHECKS,
-    SECONDS,
-    Applies,
-    Check,
-    Context,
-    Entry,
-    Wanted,
-    confirmed,
-    intact,
-)
+from .codec import instant
+from .confirm import Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError
 from .finals_rule import FINALS, finals_key
 from .gains import Gains, gains_of, untuned_of
 from .interleaved_comparison import compare_schedules
 from .read import (
     COLUMNS,
-    NAMES,
     Damage,
     Layers,
     get,
@@ -81,186 +52,26 @@ from .read import (
     undamaged,
     with_schedule,
 )
-from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification
+from .tables import measurement, pin, target, verification
+from .usable import (
+    IN_RANGE,
+    OF_SESSION,
+    SUPERSEDED,
+    WITHIN,
+    Finals,
+    Found,
+    OfSession,
+    fastest,
+    walk,
+)
 from .values import Measurement, Outcome, Pin, ScheduleRecord, Session, Verification, verified
 
-OfSession = tuple[str, str, str]
-"""The session, target and toolchain (ids) of measurements of a program."""
-Finals = dict[OfSession, datetime]
-"""When the last finals were recorded that outdate what came before."""
 MOST_REFUSED = 100
 """Schedules that do not apply before a lookup gives up: each takes a while to try."""
-_MORE = 8
-"""How many times as many measurements are read next where some were not enough."""
-_LARGEST_PAGE = 1000
-# A time that no call takes is not usable; in SQLite a text, say, is larger than any number.
-IN_RANGE = measurement.c.seconds.between(
-    literal_column(f"{SHORTEST!r}"), literal_column(f"{LONGEST!r}")
-)
-
-
-SAME = ("workload", "schedule", "comparable", "toolchain")
-"""The columns that measurements have in common of which the last one counts."""
-
-
-def superseded(of: FromClause) -> ColumnElement[bool]:
-    """Whether the same schedule was measured again later, with whatever outcome."""
-    later = measurement.alias()
-    tie = and_(later.c.created == of.c.created, later.c.id > of.c.id)
-    return (
-        select(later.c.id)
-        .where(
-            *(later.c[name] == of.c[name] for name in SAME),
-            or_(later.c.created > of.c.created, tie),
-        )
-        .exists()
-    )
-
-
-SUPERSEDED = superseded(measurement)
-
-
-EXACT = schedule.c.inexact == ""
-
-
-def within(tolerance: float | BindParameter[float] | None) -> ColumnElement[bool]:
-    """Whether a schedule is exact, or no check has found an error that is not tolerated."""
-    if tolerance is None:
-        return EXACT
-    check = verification.alias("worse")
-    worse = select(check.c.id).where(
-        *(check.c[name] == measurement.c[name] for name in CHECKED), check.c.max_error > tolerance
-    )
-    return or_(EXACT, ~worse.exists())
-
-
-# Without a tolerance, and with one as a parameter.
-_WITHIN = (EXACT, within(bindparam("tolerance")))
-
-
-def _conditions(given: frozenset[str]) -> list[ColumnElement[bool]]:
-    """The conditions on a usable measurement, by parameters of the names `given`."""
-    of_check = tuple_(measurement.c.schedule, measurement.c.target, measurement.c.toolchain)
-    of_generation = measurement.c.toolchain.in_(
-        select(toolchain.c.id).where(toolchain.c.generation == bindparam("generation"))
-    )
-    named = {
-        "generation": of_generation,
-        "failed": of_check.not_in(bindparam("failed", expanding=True)),
-        "schedule": measurement.c.schedule == bindparam("schedule"),
-        "tolerance": _WITHIN[True],
-    }
-    return [
-        measurement.c.workload == bindparam("workload"),
-        measurement.c.comparable == bindparam("comparable"),
-        measurement.c.outcome == Outcome.OK,
-        measurement.c.verified,
-        IN_RANGE,
-        ~SUPERSEDED,
-        *(named[name] for name in sorted(given)),
-        *([] if given & {"schedule", "tolerance"} else [EXACT]),
-    ]
-
-
-# Statements are built once: SQLAlchemy caches their text, and the driver its prepared form.
-@functools.cache
-def _usable(given: frozenset[str], most: int, sessions: int, more: bool = False) -> Select[Any]:
-    """The `most` fastest usable measurements, without those of `sessions` from before their finals.
-
-    With `more`, those after the one with the time `after` and the id `last`.
-    """
-    before = (
-        and_(
-            *(measurement.c[name] == bindparam(f"{name}{n}") for name in _OF_SESSION),
-            measurement.c.created < bindparam(f"moment{n}"),
-        )
-        for n in range(sessions)
-    )
-    after: BindParameter[float] = bindparam("after")
-    beyond = and_(
-        measurement.c.seconds >= after,
-        or_(measurement.c.seconds > after, measurement.c.id > bindparam("last")),
-    )
-    return (
-        with_schedule()
-        .where(*_conditions(given), *(~b for b in before), *([beyond] if more else []))
-        .order_by(measurement.c.seconds, measurement.c.id)
-        .limit(literal_column(str(most)))
-    )
-
-
-_OF_SESSION = ("session", "target", "toolchain")
-_MEASURED, _SCHEDULED = len(NAMES["measurement"]), len(NAMES["schedule"])
-_PLACED = len(NAMES["target"]) + len(NAMES["toolchain"])
-
-
-@functools.cache
-def _first(given: frozenset[str]) -> Select[Any]:
-    """The fastest usable measurement, a row for each check of it, with all that most lookups need.
-
-    That is its schedule, its target and toolchain, and the check. In the end: how many measurements
-    have its moment, whether its session may have later finals, and how many pins there are. Indexes
-    alone say these.
-    """
-    found = (
-        select(*COLUMNS["measurement"])
-        .join_from(measurement, schedule, measurement.c.schedule == schedule.c.id)
-        .where(*_conditions(given))
-        .order_by(measurement.c.seconds, measurement.c.id)
-        .limit(literal_column("1"))
-        .subquery("found")
-    )
-    checked = and_(*(verification.c[name] == found.c[name] for name in CHECKED))
-    together = select(func.count(measurement.c.id)).where(measurement.c.created == found.c.created)
-    later = (
-        select(measurement.c.created)
-        .where(measurement.c.session == found.c.session, measurement.c.created > found.c.created)
-        .group_by(measurement.c.created)
-        .having(func.count() > literal_column("1"))
-        .exists()
-    )
-    of_target = target.alias()
-    pins = (
-        select(func.count(pin.c.id))
-        .join(of_target, pin.c.target == of_target.c.id)
-        .where(
-            pin.c.workload == bindparam("workload"),
-            of_target.c.comparable == bindparam("comparable"),
-        )
-    )
-    return (
-        select(
-            *found.c,
-            *COLUMNS["schedule"],
-            *COLUMNS["target"],
-            *COLUMNS["toolchain"],
-            *COLUMNS["verification"],
-            together.scalar_subquery(),
-            later,
-            pins.scalar_subquery(),
-        )
-        .select_from(found)
-        .join(schedule, schedule.c.id == found.c.schedule)
-        .outerjoin(target, target.c.id == found.c.target)
-        .outerjoin(toolchain, toolchain.c.id == found.c.toolchain)
-        .outerjoin(verification, checked)
-        .order_by(verification.c.passed, verification.c.id)
-        .limit(literal_column(str(MOST_CHECKS)))
-    )
-
-
-class _Found(NamedTuple):
-    """A usable measurement: whether another may share its moment, or outdate it as later finals."""
-
-    entry: Entry
-    shared: bool = True
-    outdated: bool = True
-
-
 _MOMENTS = (
-    select(*(measurement.c[name] for name in _OF_SESSION), raw(measurement.c.created))
+    select(*(measurement.c[name] for name in OF_SESSION), raw(measurement.c.created))
     .where(measurement.c.workload == bindparam("workload"), measurement.c.outcome == Outcome.OK)
-    .group_by(*(measurement.c[name] for name in _OF_SESSION), measurement.c.created)
+    .group_by(*(measurement.c[name] for name in OF_SESSION), measurement.c.created)
     .having(func.count() > literal_column("1"))
     .order_by(measurement.c.created)
 )
@@ -269,7 +80,7 @@ _MOMENTS = (
 _LATER_MOMENTS = (
     select(raw(measurement.c.created))
     .where(
-        *(measurement.c[name] == bindparam(name) for name in _OF_SESSION),
+        *(measurement.c[name] == bindparam(name) for name in OF_SESSION),
         measurement.c.outcome == Outcome.OK,
         measurement.c.created > bindparam("created"),
     )
@@ -284,7 +95,7 @@ _OF_MOMENT = [
     .where(measurement.c.created == bindparam("created"), measurement.c.verified, IN_RANGE)
     .where(tolerated)
     .order_by(measurement.c.id)
-    for tolerated in _WITHIN
+    for tolerated in WITHIN
 ]
 _LATER: Select[Any] = (
     select(literal_column("1"))
@@ -401,11 +212,11 @@ class _Lookup:
             if other is not connection
         )
 
-    def _usable(self, connection: Connection) -> Iterator[_Found]:
+    def _usable(self, connection: Connection) -> Iterator[Found]:
         """The usable measurements of one layer that finals do not outdate, the fastest first."""
         last: Measurement | None = None
         while True:
-            for found in _walk(connection, self._wanted, self._finals, last):
+            for found in walk(connection, self._wanted, self._finals, last):
                 measured = found.entry[0]
                 if not found.outdated and len(self._layers) == 1:
                     self._without.setdefault(_of_session(measured), measured.created)
@@ -423,7 +234,7 @@ class _Lookup:
             return measured.created < self._finals[key]
         if measured.created >= self._without.get(key, _NEVER):
             return False
-        values = dict(zip(_OF_SESSION, key, strict=True), created=measured.created)
+        values = dict(zip(OF_SESSION, key, strict=True), created=measured.created)
         moments = (self._last_compared(connection, key, values) for connection in self._layers)
         last = max(filter(None, moments), default=None)
         if last is None:
@@ -515,79 +326,6 @@ def superseded_in(
     names = ("workload", "comparable", "schedule", "toolchain")
     values = dict(zip(names, measured_as, strict=True), created=created, last=id)
     return connection.execute(_LATER, values).first() is not None
-
-
-def fastest(connection: Connection, wanted: Wanted) -> Entry | None:
-    """The fastest usable measurement of one database, outdated or not."""
-    return next((found.entry for found in _walk(connection, wanted, {})), None)
-
-
-def _walk(
-    connection: Connection, wanted: Wanted, finals: Finals, last: Measurement | None = None
-) -> Iterator[_Found]:
-    """The usable measurements, the fastest first, that are neither damaged nor refused.
-
-    Those that `finals` outdate are left out, and those up to the `last` one.
-    """
-    parameters = {
-        "generation": wanted.generation,
-        "failed": sorted(wanted.failed) or None,
-        "schedule": wanted.schedule,
-        "tolerance": wanted.tolerance if wanted.schedule is None else None,
-    }
-    given = {name: value for name, value in parameters.items() if value is not None}
-    values: dict[str, Any] = {
-        "workload": wanted.workload,
-        "comparable": wanted.comparable,
-        **given,
-    }
-    for n, (of_session, moment) in enumerate(finals.items()):
-        named = zip(_OF_SESSION, of_session, strict=True)
-        values |= {f"{name}{n}": value for name, value in named} | {f"moment{n}": moment}
-    sessions = len(finals)
-    # Most lookups return the first row; where rows are left out, longer pages follow.
-    more, most = last is not None, 1
-    if last is not None:
-        values |= {"after": last.seconds, "last": last.id}
-    if last is None and not finals:
-        rows = connection.execute(_first(frozenset(given)), values).all()
-        if not rows:
-            return
-        yield from _found_first(connection, rows, wanted)
-        more, most = True, _MORE
-        values |= {"after": rows[0][SECONDS], "last": rows[0][ID]}
-    while True:
-        statement = _usable(frozenset(given), most, sessions, more)
-        rows = connection.execute(statement, values).all()
-        for row in rows:
-            entry = intact(connection, row, wanted)
-            if entry is not None and confirmed(connection, entry, wanted):
-                yield _Found(entry)
-        if len(rows) < most:
-            return
-        more, most = True, min(_MORE * most, _LARGEST_PAGE)
-        values |= {"after": rows[-1][SECONDS], "last": rows[-1][ID]}
-
-
-def _found_first(
-    connection: Connection, rows: Sequence[Row[Any]], wanted: Wanted
-) -> Iterator[_Found]:
-    """The measurement of the rows of `_first`, unless it is damaged or refused."""
-    *values, together, later, pins = tuple(rows[0])
-    if pins == 0:
-        wanted.unpinned.add((connection, wanted.workload))
-    place = _MEASURED + _SCHEDULED
-    entry = intact(connection, values[:place], wanted)
-    if entry is None:
-        return
-    checks = [tuple(row[place + _PLACED : -3]) for row in rows]
-    known_place = tuple(values[place : place + _PLACED])
-    complete = known_place[0] is not None and known_place[len(NAMES["target"])] is not None
-    context = Context(
-        known_place if complete else None, [check for check in checks if check[0] is not None]
-    )
-    if confirmed(connection, entry, wanted, context):
-        yield _Found(entry, together != 1, later)
 
 
 def _finalists_of(

@@ -49,6 +49,7 @@ from .read import (
 from .tables import TABLES, measurement
 from .tables import workload as programs
 from .tally import Place, Tally, count_trials, counts, each, places, tally
+from .usable import SUPERSEDED
 from .values import (
     KINDS,
     AnyRecord,
@@ -188,7 +189,7 @@ class Queries(Hinted):
                 for start in range(0, len(ids), _TOGETHER)
                 for id in connection.scalars(
                     select(measurement.c.id).where(
-                        measurement.c.id.in_(ids[start : start + _TOGETHER]), lookup.SUPERSEDED
+                        measurement.c.id.in_(ids[start : start + _TOGETHER]), SUPERSEDED
                     )
                 )
             }

@@ -22,10 +22,10 @@ from ..base.display import html
 from ..base.errors import DatabaseError
 from ..base.text import count
 from .finals_rule import FINALS, in_finals
-from .lookup import SAME, superseded
 from .read import COLUMNS, among, location, raw, to_record
 from .sessions import AT_WORK, is_alive
 from .tables import TABLES, measurement, session
+from .usable import SAME, superseded
 from .values import KINDS, Session, SessionStatus
 from .write import BATCH
 

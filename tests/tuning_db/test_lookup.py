@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Select, event
 
 from tilewright.base.errors import DatabaseError
 from tilewright.base.text import short_id
@@ -24,6 +24,7 @@ from tilewright.tuning_db import (
     ScheduleRecord,
     TuningDatabase,
     lookup,
+    usable,
 )
 from tilewright.tuning_db.confirm import Wanted
 from tilewright.tuning_db.near import distance
@@ -492,17 +493,27 @@ def test_a_comparison_of_which_too_little_is_usable_decides_nothing(
 def test_the_lookup_is_one_seek_in_the_index(filled_file: Path, given: dict[str, object]) -> None:
     """Whatever the number of measurements: SQLite's plan names the index, and all its columns."""
     with TuningDatabase(filled_file) as db, db._layers[0].reading() as connection:
-        statement = lookup._usable(frozenset(given), 1, 0).compile(connection.engine)
-        values = statement.construct_params(
-            {"workload": MATMUL.id, "comparable": CPU.comparable, **given}
+        pages, first = (
+            plan(connection, statement(frozenset(given), *more), given)
+            for statement, more in ((usable._page, (1, 0)), (usable._first, ()))
         )
-        plan = connection.exec_driver_sql(
-            f"EXPLAIN QUERY PLAN {statement}", tuple(values[n] for n in statement.positiontup or ())
-        )
-        steps = [row[3] for row in plan]
     equal = "workload=? AND comparable=? AND outcome=? AND verified=?"
-    assert f"ix_measurement_best ({equal} AND seconds>? AND seconds<?)" in steps[0]
-    assert all("SCAN toolchain" in step for step in steps if "SCAN" in step)  # there are few
+    assert f"ix_measurement_best ({equal} AND seconds>? AND seconds<?)" in pages[0]
+    assert all("SCAN toolchain" in step for step in pages if "SCAN" in step)  # there are few
+    later = "COVERING INDEX ix_measurement_session_created (session=? AND created>?)"
+    assert any(later in step for step in first)
+
+
+def plan(connection: Connection, statement: Select[Any], given: dict[str, object]) -> list[str]:
+    """The steps of a statement in SQLite."""
+    compiled = statement.compile(connection.engine)
+    values = compiled.construct_params(
+        {"workload": MATMUL.id, "comparable": CPU.comparable, **given}
+    )
+    steps = connection.exec_driver_sql(
+        f"EXPLAIN QUERY PLAN {compiled}", tuple(values[n] for n in compiled.positiontup or ())
+    )
+    return [row[3] for row in steps]
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,9 @@ def test_a_reader_learns_at_once_that_it_cannot_tune(
 
 def test_migrations_need_the_owner(as_user: As, place: str) -> None:
     with TuningDatabase(place) as owned, owned._layers[0].engine.begin() as connection:
-        connection.execute(text("UPDATE tuning_db_revision SET version_num = '0009'"))
+        connection.execute(text("UPDATE tuning_db_revision SET version_num = '0010'"))
+        index = "ix_measurement_session"
+        connection.execute(text(f"ALTER INDEX {index}_created RENAME TO {index}"))
     lacks("ownership", "trials", lambda: TuningDatabase(as_user("tuner")))
     with pytest.raises(DatabaseError):
         TuningDatabase(as_user("reader"), read_only=True)

@@ -29,9 +29,10 @@ from tilewright.tuning_db import (
 )
 from tilewright.tuning_db.confirm import Wanted
 from tilewright.tuning_db.connect import BUSY_TIMEOUT
-from tilewright.tuning_db.lookup import choices, fastest
+from tilewright.tuning_db.lookup import choices
 from tilewright.tuning_db.schema import _migrate
 from tilewright.tuning_db.tables import HEAD
+from tilewright.tuning_db.usable import fastest
 from tilewright.tuning_db.views import VIEWS
 
 from ..long import examples
@@ -376,6 +377,8 @@ def test_what_was_there_before_the_views_is_kept(
     for table, columns in added.items():
         for column in columns:
             execute(db, f"ALTER TABLE {table} DROP COLUMN {column}")
+    execute(db, "DROP INDEX ix_measurement_session_created")
+    execute(db, "CREATE INDEX ix_measurement_session ON measurement (session)")
     execute(db, "UPDATE tuning_db_revision SET version_num = '0007'")
     with pytest.raises(DatabaseError, match=f"migrated from revision 0007 to {HEAD}") as refused:
         TuningDatabase(place)
