@@ -89,7 +89,7 @@ def _chosen(
 ) -> Trace:
     """The row predicted best, the first one of equals; none where no legal row is found."""
     roofline = target_model.roofline(func, target).seconds
-    standing = _Standing(roofline, patient=bool(SKETCH_RULES))
+    standing = _Standing(roofline, frozenset(rule.name for rule in SKETCH_RULES.values()))
     if sketches is None:
         inexact = error_factor > 1.0
         offered = sketches_in_turn(func, target, inexact=inexact, wanted=standing.may_win)
@@ -105,7 +105,7 @@ def _chosen(
         if len(features):
             place, predicted = _least(features, model)
             standing.take(sketch, tuple(rows[place].tolist()), predicted)
-        if not standing.may_gain:
+        if not (standing.may_gain or SKETCH_RULES):
             break
     if standing.sketch is None:
         _log.warning("no schedule of %s is legal that was drawn: left as written", func.name)
@@ -134,47 +134,72 @@ NEAR = 1.25
 """Predictions hardly come nearer to the roofline, in which nothing waits and no lane is idle."""
 ALIKE = 0.15
 """Sketches with a part of one that is so many octaves slower than the best do not win."""
-SAVES = 30e-6
-"""Seconds of a call that each further sketch has to be able to save."""
-ALWAYS = 2
-"""Sketches that are looked at whatever little they may save."""
+SAVES = 10e-6
+"""Seconds of a call that each sketch after the first has to be able to save."""
 
 
 class _Standing:
     """The best row of the sketches looked at so far, and what is known of their parts.
 
-    `patient`: every sketch may win, those of the user's rules too, of which nothing is known.
+    Nothing is known beforehand of the rules `own`, which are the user's: their sketches may win.
     """
 
-    def __init__(self, roofline: float, *, patient: bool) -> None:
+    def __init__(self, roofline: float, own: frozenset[str] = frozenset()) -> None:
         self.sketch: Sketch | None = None
         self.row: tuple[int, ...] = ()
         self._predicted = math.inf
         self._of_parts: dict[Hashable, float] = {}
-        self._looked_at = 0
+        self._seen: dict[frozenset[Hashable], float] = {}
         self._roofline = roofline
-        self._patient = patient
+        self._own = own
 
     def take(self, sketch: Sketch, row: tuple[int, ...], predicted: float) -> None:
         """The best row of a further sketch."""
-        self._looked_at += 1
         if predicted < self._predicted:
             self.sketch, self.row, self._predicted = sketch, row, predicted
         for part in _parts(sketch.choices):
             self._of_parts[part] = min(predicted, self._of_parts.get(part, math.inf))
+        self._seen[_decided(sketch.choices)] = predicted
 
     def may_win(self, choices: tuple[RuleChoice, ...]) -> bool:
-        """Whether no part of a sketch has been slower than others in those with that part."""
+        """Whether a call may save enough by a sketch of these choices."""
+        if any(choice.rule in self._own for choice in choices):
+            return True
         slow = self._predicted + ALIKE
-        return self._patient or all(
-            self._of_parts.get(p, -math.inf) <= slow for p in _parts(choices)
+        return (
+            self.may_gain
+            and all(self._of_parts.get(p, -math.inf) <= slow for p in _parts(choices))
+            and self._expected(choices) < self._predicted
         )
 
     @property
     def may_gain(self) -> bool:
         """Whether what a call may save is worth another sketch."""
         spare = 2.0**self._predicted - NEAR * self._roofline
-        return self._patient or spare > SAVES * max(0, self._looked_at - ALWAYS)
+        return spare > SAVES * len(self._seen)
+
+    def _expected(self, choices: tuple[RuleChoice, ...]) -> float:
+        """What three sketches say of a fourth: options change others by as much as each other.
+
+        tiled: -10, blocked: -9.9, tiled and packed: -9.8   ->   blocked and packed: -9.7
+        """
+        here, found = _decided(choices), list[float]()
+        for near, of_near in self._seen.items():
+            change = here - near, near - here
+            found += [
+                of_near + after - before
+                for other, after in self._seen.items()
+                for start, before in self._seen.items()
+                if (other - start, start - other) == change
+            ]
+        return min(found, default=-math.inf)
+
+
+def _decided(choices: tuple[RuleChoice, ...]) -> frozenset[Hashable]:
+    """The rules and the options of all groups, each with the place of its group."""
+    rules = ((place, choice.rule) for place, choice in enumerate(choices))
+    options = ((place, *o) for place, choice in enumerate(choices) for o in choice.options)
+    return frozenset([*rules, *options])
 
 
 def _parts(choices: tuple[RuleChoice, ...]) -> Iterator[Hashable]:
