@@ -408,6 +408,7 @@ class _Loops:
         self.loops = loops
         self.place = {loop.var: n for n, loop in enumerate(loops)}
         self._known: dict[Expr, bool] = {}
+        self._decided: dict[Expr, bool] = {}
 
     def moves(self, atom: Expr) -> bool:
         """Whether a loop moves an atom."""
@@ -415,6 +416,17 @@ class _Loops:
         if moved is None:
             moved = self._known[atom] = not variables(atom).isdisjoint(self.place)
         return moved
+
+    def decided(self, n: Dim, s: Simplifier) -> bool:
+        """Whether a number is over decisions only: what is loaded or passed is not known here."""
+        if isinstance(n, int):
+            return True
+        known = self._decided.get(n)
+        if known is None:
+            known = self._decided[n] = not any(
+                type(x) is Load or (type(x) is Var and x not in s.ranges) for x in walk(n)
+            )
+        return known
 
     def moving(self, key: Key) -> list[Expr]:
         """The atoms of a product that the loops move."""
@@ -478,18 +490,11 @@ def _terms(e: Expr, size: Dim, around: _Loops, s: Simplifier) -> Iterator[Term]:
             continue
         values = _values(moving[0], around) if len(moving) == 1 else None
         step = product([c, *(as_dim(a) for a in factors(key) if not around.moves(a))])
-        if values is not None and all(_is_known(n, s) for n in (step, *values)):
+        if values is not None and all(around.decided(n, s) for n in (step, *values)):
             yield Term(values[0], step, values[1], values[2])
             continue
         for n in {place[v] for a in moving for v in variables(a) if v in place}:
             yield Term(n, 1, size, 1)
-
-
-def _is_known(n: Dim, s: Simplifier) -> bool:
-    """Whether a number is over decisions only: what is loaded or passed is not known here."""
-    return isinstance(n, int) or not any(
-        type(x) is Load or (type(x) is Var and x not in s.ranges) for x in walk(n)
-    )
 
 
 def _values(atom: Expr, around: _Loops) -> tuple[int, Dim, Dim] | None:

@@ -167,6 +167,10 @@ def outputs_of(block: Block) -> list[Input]:
 
     There are none where they lie in different ways.
     """
+    return list(fact((outputs_of, block), lambda: _outputs_of(block)))
+
+
+def _outputs_of(block: Block) -> list[Input]:
     outputs = _by_buffer(block, block.writes, {})
     layouts = [(len(o.buffer.shape), o.plain, o.strides) for o in outputs]
     return outputs if all(layout == layouts[0] for layout in layouts) else []

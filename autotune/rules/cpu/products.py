@@ -66,33 +66,29 @@ class ProductPlan:
 
 def plans(main: Block, target: Target) -> Iterator[ProductPlan]:
     """How each instruction of the target computes a block, if it can."""
+    matched_sum = match_reduction(main, "sum")
+    factors = None if matched_sum is None else _factors(matched_sum.value)
+    # Of a single product there are no steps to take in groups, and of digits no tile is whole.
+    if matched_sum is None or factors is None or not has_reduction(main) or low_digits(main):
+        return
     for instruction, product, _ in products_of(target):
-        plan = _plan(main, instruction, product)
+        accumulates = matched_sum.buffer.dtype == product.acc
+        plan = _plan(main, instruction, product, factors) if accumulates else None
         if plan is not None:
             yield plan
 
 
-def _plan(main: Block, instruction: Instruction, product: Product) -> ProductPlan | None:
-    matched_sum = match_reduction(main)
-    if not has_reduction(main):
-        return None  # one product, which has no steps to take in groups
-    if low_digits(main):
-        return None  # tiles of instructions have none of them whole
-    if (
-        matched_sum is None
-        or matched_sum.combiner.name != "sum"
-        or matched_sum.buffer.dtype != product.acc
-    ):
-        return None
-    factors = _factors(matched_sum.value)
-    inputs = inputs_of(main)
-    if factors is None or len(inputs) != 2:
+def _plan(
+    main: Block, instruction: Instruction, product: Product, factors: tuple[Buffer, Buffer]
+) -> ProductPlan | None:
+    """How an instruction computes a sum of products of these `factors`."""
+    inputs, out = inputs_of(main), output_of(main)
+    if len(inputs) != 2 or out is None:
         return None
     steps = reduced(main)[-1]
-    out = output_of(main)
     for vector in vector_choices(main):
         along = [n for n, i in enumerate(inputs) if vector in i.used]
-        if len(along) != 1 or out is None or out.strides.get(vector) != 1:
+        if len(along) != 1 or out.strides.get(vector) != 1:
             continue
         packed, shared = inputs[along[0]], inputs[1 - along[0]]
         if (
