@@ -334,6 +334,27 @@ def reads_from(root: Any, buffers: Collection[Buffer]) -> bool:
     return any(type(n) is Load and n.buffer in buffers for n in walk(root))
 
 
+class ReadBuffers:
+    """The buffers of which elements are read in statements and expressions.
+
+    Those of a statement are found once, however many loops around it are asked about.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Any, frozenset[Buffer]] = {}
+
+    def __call__(self, root: Expr | Stmt) -> frozenset[Buffer]:
+        found = self._found.get(root)
+        if found is None:
+            if type(root) in _NESTED:
+                below = (n for n in children(root) if not isinstance(n, Buffer))
+                found = frozenset().union(*map(self, below))
+            else:
+                found = frozenset(n.buffer for n in walk(root) if type(n) is Load)
+            self._found[root] = found
+        return found
+
+
 _NESTED: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
     For: lambda s: (s.body,),
     Seq: lambda s: s.stmts,

@@ -35,6 +35,7 @@ from ...tir.polynomial import Poly, add, constant
 from ...tir.simplify import Simplifier
 from ...tir.structure import conjuncts, key_of
 from ...tir.visit import (
+    ReadBuffers,
     children,
     map_tuple,
     nested,
@@ -69,11 +70,11 @@ def carry(func: Func) -> Func:
     time is stored after the loop, if no other access in it may meet it. A register has the dtype of
     the buffer: values are rounded as they are in memory.
     """
-    s = simplifier_of(func)
+    s, read = simplifier_of(func), ReadBuffers()
 
     def visit(stmt: Stmt) -> Stmt:
         stmt = map_stmts(stmt, visit)
-        if type(stmt) is For and stmt.kind is ForKind.SERIAL and _loads_again(stmt):
+        if type(stmt) is For and stmt.kind is ForKind.SERIAL and _loads_again(stmt, read):
             loop = with_body(stmt, _with_one_store(stmt.body))
             carried = _Loop(loop, s).with_registers()
             return stmt if carried is loop else carried
@@ -82,13 +83,13 @@ def carry(func: Func) -> Func:
     return with_func_body(func, visit(func.body))
 
 
-def _loads_again(loop: For) -> bool:
+def _loads_again(loop: For, read: ReadBuffers) -> bool:
     """Whether a loop of several iterations loads from a buffer that it stores to, in no loop."""
     if not (isinstance(loop.extent, int) and loop.extent > 1):
         return False
     stored = {n.buffer for n in _directly(loop.body) if type(n) is Store}
     stored = {b for b in stored if b.scope != SCOPE}
-    return bool(stored) and any(type(n) is Load and n.buffer in stored for n in walk(loop.body))
+    return bool(stored) and not stored.isdisjoint(read(loop.body))
 
 
 def _directly(stmt: Stmt) -> Iterator[Stmt]:

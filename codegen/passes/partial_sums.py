@@ -26,7 +26,7 @@ from ...tir.ir import (
     seq,
 )
 from ...tir.structure import key_of
-from ...tir.visit import children, nested, substitute, walk, with_func_body
+from ...tir.visit import ReadBuffers, children, nested, substitute, with_func_body
 from .registers import SCOPE
 from .rewrite import allocated, fresh, map_stmts, renewed
 
@@ -50,11 +50,11 @@ def partial_sums(func: Func, registers: int) -> Func:
     a part. This changes the order of a reduction, which the IR does not specify.
     """
 
-    loads: dict[Expr, frozenset[Buffer]] = {}
+    read = ReadBuffers()
 
     def visit(stmt: Stmt) -> Stmt:
         if type(stmt) is For and stmt.kind is ForKind.SERIAL and type(stmt.extent) is int:
-            totals = _totals(stmt.body, loads)
+            totals = _totals(stmt.body, read)
             each = max((total.terms for total in totals.values()), default=0)
             plain = all(total.plain for total in totals.values())
             least = PLAIN_PART if plain and 2 * len(totals) <= registers else PART
@@ -76,16 +76,13 @@ class _Total(NamedTuple):
     plain: bool
 
 
-def _totals(body: Stmt, loads: dict[Expr, frozenset[Buffer]]) -> dict[Buffer, _Total]:
-    """What is added to in a body, of registers of which it does nothing else.
-
-    `loads` keeps the buffers that expressions load from, as a body is in those of several loops.
-    """
+def _totals(body: Stmt, read: ReadBuffers) -> dict[Buffer, _Total]:
+    """What is added to in a body, of registers of which it does nothing else."""
     found: dict[Buffer, _Total] = {}
     others: set[Buffer] = set()
 
     def visit(stmt: Stmt, times: int) -> None:
-        read = [e for e in children(stmt) if isinstance(e, Expr)]
+        operands = [e for e in children(stmt) if isinstance(e, Expr)]
         if type(stmt) is Alloc:
             others.add(stmt.buffer)
         elif type(stmt) is Store and stmt.buffer.scope == SCOPE:
@@ -95,14 +92,11 @@ def _totals(body: Stmt, loads: dict[Expr, frozenset[Buffer]]) -> dict[Buffer, _T
             if term is None:
                 others.add(stmt.buffer)
             elif known is None:
-                read, found[stmt.buffer] = [term], total
+                operands, found[stmt.buffer] = [term], total
             elif key_of(known.place) == key_of(total.place):
                 total = total._replace(terms=known.terms + times, plain=known.plain and plain)
-                read, found[stmt.buffer] = [term], total
-        for e in read:
-            if e not in loads:
-                loads[e] = frozenset(n.buffer for n in walk(e) if type(n) is Load)
-            others.update(loads[e])
+                operands, found[stmt.buffer] = [term], total
+        others.update(*map(read, operands))
         for below in nested(stmt):
             count = stmt.extent if type(stmt) is For and type(stmt.extent) is int else 1
             visit(below, times * count)
