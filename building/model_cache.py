@@ -164,8 +164,8 @@ class KeptModel:
         )  # fmt: skip
         told = zlib.compress(json.dumps(asdict(facts)).encode(), level=1)
         code = encode(compiled)
-        parts = (_LENGTHS.pack(len(told), len(code)), told, code, compiled.weights.data)
-        self._entries.put(self._name, b"".join(parts))
+        lengths = _LENGTHS.pack(len(told), len(code))
+        self._entries.put(self._name, lengths, told, code, compiled.weights.data)
 
     def _warn(self, record: logging.LogRecord) -> None:
         del record

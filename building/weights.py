@@ -82,9 +82,13 @@ class Weights:
         return self._offsets[constant.digest, form]
 
     def content(self) -> Array:
-        """The bytes of all, at an address that is a multiple of `ALIGNMENT`."""
+        """The bytes of all, at an address that is a multiple of `ALIGNMENT`: to be asked for once.
+
+        Each array is let go of when it is copied, so that large models are not held twice.
+        """
         content = aligned(self.bytes)
-        for offset, array in self._arrays:
+        while self._arrays:
+            offset, array = self._arrays.pop()
             content[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
         content.flags.writeable = False
         return content

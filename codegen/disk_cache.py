@@ -18,7 +18,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -121,28 +121,35 @@ class DiskCache:
             self._warn(error)
             return False
 
-    def put(self, name: str, content: bytes) -> None:
-        """Store `content` as the entry of that name, replacing an existing one.
+    def put(self, name: str, *content: bytes | memoryview) -> None:
+        """Store the parts of a content as the entry of that name, replacing an existing one.
 
         A failure is logged, and nothing else happens. Content that is larger than the limits is not
         stored.
         """
-        entry = self.seal(name, content)
-        if len(entry) > min(self.limit_bytes, self._entry_bytes):
+        entry = self._sealed(name, content)
+        size = sum(map(len, entry))
+        if size > min(self.limit_bytes, self._entry_bytes):
             return
         try:
             _make_folder(self.folder)
             with self._opened() as folder:
-                if len(entry) > self._room:
-                    self._room = self._evict(folder, self.limit_bytes - len(entry)) + len(entry)
-                self._room -= len(entry)
+                if size > self._room:
+                    self._room = self._evict(folder, self.limit_bytes - size) + size
+                self._room -= size
                 _write_entry(folder, f"{name}.{self._kind}", entry)
         except OSError as error:
             self._warn(error)
 
     def seal(self, name: str, content: bytes) -> bytes:
         """An entry as bytes: the mark of its kind, a digest of name and content, the content."""
-        return self._mark + _digest(name, content) + content
+        return b"".join(self._sealed(name, (content,)))
+
+    def _sealed(
+        self, name: str, content: Sequence[bytes | memoryview]
+    ) -> tuple[bytes | memoryview, ...]:
+        """The parts of an entry, which may be too many bytes for a copy of them."""
+        return self._mark, _digest(name, *content), *content
 
     def unseal(self, name: str, entry: bytes) -> bytes:
         """The content of an entry. Raises `ArtifactError` if it is not the one of that name."""
@@ -214,9 +221,10 @@ def _warn_homeless() -> None:
     )
 
 
-def _digest(name: str, content: bytes) -> bytes:
+def _digest(name: str, *content: bytes | memoryview) -> bytes:
     total = hashlib.sha256(name.encode() + b"\0")
-    total.update(content)
+    for part in content:
+        total.update(part)
     return total.digest()
 
 
@@ -259,11 +267,12 @@ def _read_entry(folder: int, name: str, most: int) -> bytes:
     return content
 
 
-def _write_entry(folder: int, name: str, content: bytes) -> None:
+def _write_entry(folder: int, name: str, entry: Sequence[bytes | memoryview]) -> None:
     """Put an entry under its name, complete or not at all. Raises `OSError`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with (
         whole_file(Path(name), folder) as partial,
         os.fdopen(os.open(partial, flags, 0o600, dir_fd=folder), "wb") as file,
     ):
-        file.write(content)
+        for part in entry:
+            file.write(part)

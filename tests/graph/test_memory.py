@@ -145,6 +145,7 @@ class Kernels:
         self.codes = [codes[func] for func in funcs]
         self.weights = Weights()
         self.weights.take(self.groups, self.codes)
+        self.content = self.weights.content()
 
     def steps(self) -> Steps[Value]:
         return steps_of(self.graph, self.groups, self.codes, self.weights, "residuals")
@@ -155,7 +156,7 @@ class Kernels:
         module = to_module(joined(steps.signature, tuple(poisoned(steps)), self.codes[0].target))
         x = np.random.default_rng(1).standard_normal((32, 64)).astype(np.float32)
         outputs = [np.empty(v.shape, np.float32) for v in self.graph.outputs.values()]
-        module(x, *outputs, self.weights.content())
+        module(x, *outputs, self.content)
         pairs = zip(outputs, self.graph.reference(x), strict=True)
         return all(np.allclose(found, wanted, rtol=1e-4, atol=1e-5) for found, wanted in pairs)
 
