@@ -18,7 +18,6 @@ from ..graph.groups import divide
 from ..graph.ir import Constant, Graph, Value
 from ..graph.loops import kernel_groups
 from ..graph.lower import lowered_all
-from ..runtime.evidence import Evidence
 from ..runtime.model import Array, Model
 from ..runtime.module import Origin
 from ..runtime.profile import STAMP_BYTES, Instrumented, signatures
@@ -29,7 +28,7 @@ from .choose import POLICIES, Choice
 from .compile_all import compile_all
 from .loops import loop_kernels, take_constants
 from .model_cache import kept_model
-from .model_evidence import evidence_of
+from .model_evidence import BuiltEvidence, evidence_of
 from .model_steps import Steps, poisoned, root, steps_of
 from .origins import not_tuned, together
 from .stages import Stages
@@ -52,7 +51,7 @@ class BuiltGraph:
     compiled: Compiled
     functions: tuple[Function, ...]
     choices: Mapping[str, Choice]
-    evidence: Callable[[], Evidence]
+    evidence: BuiltEvidence
     instrumented: Callable[[], Instrumented]
     stage: Stages
 
@@ -155,7 +154,7 @@ class KernelsAndSteps:
     target: Target
     weights: Array
     choices: Mapping[str, Choice]
-    evidence: Callable[[], Evidence]
+    evidence: BuiltEvidence
     stage: Stages
 
 

@@ -50,6 +50,7 @@ from ..runtime.signature import Signature
 from ..tir.instruction_set import user_instructions
 from ..tir.node import CHECK
 from .build_program import Ways
+from .model_evidence import BuiltEvidence
 from .weights import aligned
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 KIND = "model"
 MAX_ENTRY_BYTES = 128 << 20
 """Of an entry: models with more weights are not kept."""
-_VERSION = 1
+_VERSION = 2
 _LENGTHS = struct.Struct("<II")  # of the facts, compressed, and of the code; the rest are weights
 _SOURCES = (
     *("base/**/*.py", "target/**/*.py", "tir/**/*.py", "schedule/**/*.py", "codegen/**/*.py"),
@@ -92,6 +93,7 @@ class _Facts:
     guards: tuple[Guard, ...]
     steps: Natural
     evidence: Mapping[str, Any]
+    programs: Mapping[str, tuple[str, str]]
     asked: _Asked | None
 
 
@@ -160,7 +162,7 @@ class KeptModel:
             return
         facts = _Facts(
             compiled.signature, built.origin, built.kernels, compiled.guards, compiled.profiled,
-            built.evidence().to_json(), self._asked,
+            built.evidence.plain.to_json(), built.evidence.texts(), self._asked,
         )  # fmt: skip
         told = zlib.compress(json.dumps(asdict(facts)).encode(), level=1)
         code = encode(compiled)
@@ -213,7 +215,8 @@ def _loaded(compiled: Compiled, facts: _Facts, held: Array, began: float) -> Mod
     spent = time.perf_counter() - began
 
     def evidence() -> Evidence:
-        return replace(Evidence.from_json(facts.evidence), seconds={FROM_CACHE: spent})
+        plain = Evidence.from_json(facts.evidence)
+        return BuiltEvidence(plain, facts.programs, compiled.target, {FROM_CACHE: spent})()
 
     def instrumented() -> Instrumented:
         own = signatures(compiled.signature, facts.steps)

@@ -1,18 +1,18 @@
 """The evidence of a model, of what its build leaves behind: `runtime/evidence.py` has the records.
 
 What takes time to find out, the figures of kernels, is found out when the evidence is asked for.
-No constants are held until then.
+No constants and no code are held until then.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..base.errors import TilewrightError
 from ..base.text import count
-from ..codegen.compiled import Compiled
+from ..codegen.compiled import Compiled, as_program, as_text
 from ..graph.fates import fates
 from ..graph.groups import Group
 from ..graph.ir import Graph, Value
@@ -28,10 +28,41 @@ from ..runtime.evidence import (
     SourceEvidence,
 )
 from ..target import Target
+from ..tir.ir import Func
 from .compile_all import ChosenKernel
 from .model_steps import Steps, root
 from .origins import together
 from .weights import Weights
+
+
+@dataclass(frozen=True)
+class BuiltEvidence:
+    """Returns the evidence of a model when it is called.
+
+    `plain` is without the figures of kernels and the `seconds` of the build, to which later stages
+    are added. `programs` are those of kernels by name, as written and as scheduled.
+    """
+
+    plain: Evidence
+    programs: Mapping[str, tuple[Func | str, Func | str]]
+    target: Target
+    seconds: Mapping[str, float]
+
+    def __call__(self) -> Evidence:
+        kernels = tuple(
+            _with_figures(kernel, *self.programs[kernel.name], self.target)
+            if kernel.name in self.programs
+            else kernel
+            for kernel in self.plain.kernels
+        )
+        return replace(self.plain, kernels=kernels, seconds=dict(self.seconds))
+
+    def texts(self) -> dict[str, tuple[str, str]]:
+        """The programs as texts."""
+        return {
+            name: (as_text(written), as_text(scheduled))
+            for name, (written, scheduled) in self.programs.items()
+        }
 
 
 def evidence_of(
@@ -44,8 +75,8 @@ def evidence_of(
     target: Target,
     rewrites: Mapping[str, int],
     seconds: Mapping[str, float],
-) -> Callable[[], Evidence]:
-    """Returns what makes the evidence of a model whose groups have this code, of these kernels."""
+) -> BuiltEvidence:
+    """The evidence of a model whose groups have this code, of these kernels."""
     numbers = {node: n for n, group in enumerate(groups) for node in group.nodes}
     nodes = tuple(
         NodeEvidence(node.operator, tuple(str(v.type) for v in node.outputs), numbers.get(node))
@@ -63,25 +94,22 @@ def evidence_of(
         weights.packed_bytes,
         steps.copied,
     )
-    plain: dict[str, Callable[[], KernelEvidence]] = {}
+    kernels: dict[str, KernelEvidence] = {}
+    programs: dict[str, tuple[Func | str, Func | str]] = {}
     runs = Counter(codes[group].signature.name for group in groups)
     for group in groups:
         name = codes[group].signature.name
         sizes = (group.read_bytes, group.constant_bytes, group.written_bytes)
         if group.loop is not None:
-            plain[name] = partial(_loop, group.loop, codes[group], sizes, called)
-        elif name not in plain:
-            plain[name] = partial(_kernel, called[group], sizes, group.name, runs[name], target)
-    entry = tuple(_groups(graph, groups, codes))
-
-    def made() -> Evidence:
-        kernels = tuple(make() for make in plain.values())
-        return Evidence(
-            VERSION, steps.signature.name, str(target), sources, dict(rewrites), nodes, entry,
-            kernels, memory, dict(seconds),
-        )  # fmt: skip
-
-    return made
+            kernels[name] = _loop(group.loop, codes[group], sizes, called)
+        elif name not in kernels:
+            kernels[name] = _kernel(called[group], sizes, group.name, runs[name])
+            programs[name] = called[group].func, *called[group].compiled.scheduled
+    plain = Evidence(
+        VERSION, steps.signature.name, str(target), sources, dict(rewrites), nodes,
+        tuple(_groups(graph, groups, codes)), tuple(kernels.values()), memory, {},
+    )  # fmt: skip
+    return BuiltEvidence(plain, programs, target, seconds)
 
 
 def _groups(
@@ -120,28 +148,33 @@ def _loop(
 
 
 def _kernel(
-    kernel: ChosenKernel, sizes: tuple[int, int, int], operators: str, groups: int, target: Target
+    kernel: ChosenKernel, sizes: tuple[int, int, int], operators: str, groups: int
+) -> KernelEvidence:
+    origin, code = kernel.choice.origin, kernel.compiled.signature
+    return KernelEvidence(
+        code.name, operators, groups, None, *sizes, code.workspace_bytes, origin.kind,
+        origin.record_id, origin.detail, kernel.choice.seconds, None, None,
+    )  # fmt: skip
+
+
+def _with_figures(
+    kernel: KernelEvidence, written: Func | str, scheduled: Func | str, target: Target
 ) -> KernelEvidence:
     from ..autotune.measure.machine import with_rates
     from ..autotune.model.profile import profile
     from ..autotune.model.target_model import model_for
     from ..autotune.records import flops
-    from ..tir.parser import parse
 
-    origin, seconds = kernel.choice.origin, kernel.choice.seconds
-    # Of a program without blocks nothing is counted.
-    operations = flops(kernel.func) if profile(kernel.func).visits else None
-    least, bound = None, None
+    seconds, least, bound, operations = kernel.seconds, None, None, None
     try:
+        func = as_program(written)
+        # Of a program without blocks nothing is counted.
+        operations = flops(func) if profile(func).visits else None
         model, described = model_for(target), with_rates(target)
-        roofline = model.roofline(kernel.func, described)
+        roofline = model.roofline(func, described)
         least, bound = roofline.seconds, roofline.bound
-        if seconds is None and kernel.compiled.scheduled is not None:
-            seconds = model.estimate(parse(kernel.compiled.scheduled), described).seconds
+        if seconds is None:
+            seconds = model.estimate(as_program(scheduled), described).seconds
     except TilewrightError:  # a kind without rates or a model, a program that is not read again
         pass
-    return KernelEvidence(
-        kernel.compiled.signature.name, operators, groups, operations, *sizes,
-        kernel.compiled.signature.workspace_bytes, origin.kind, origin.record_id, origin.detail,
-        seconds, least, bound,
-    )  # fmt: skip
+    return replace(kernel, operations=operations, seconds=seconds, least_seconds=least, bound=bound)

@@ -18,7 +18,6 @@ from ..graph.groups import Group
 from ..graph.ir import Constant
 from ..graph.operator import Array
 from ..runtime.signature import Argument
-from ..tir.parser import parse
 from .memory_plan import ALIGNMENT
 
 Pack: TypeAlias = Callable[[str, Array], Array]
@@ -114,8 +113,8 @@ def _packer(kernel: Compiled) -> Pack:
 
 def _packer_for_others(kernel: Compiled) -> Pack:
     """The packing programs of a kernel, compiled for this machine."""
-    assert kernel.scheduled is not None, "this process has built it"
-    programs = packers_of(parse(kernel.scheduled), kernel.target)
+    (program,) = kernel.programs
+    programs = packers_of(program, kernel.target)
     packers = {a.name: p for a in kernel.signature.arguments if (p := a.packer) is not None}
 
     def pack(name: str, array: Array) -> Array:

@@ -41,11 +41,10 @@ def compile_func(
     lowered = lower_parts(func, target, strict_fp=strict_fp, name=name, watcher=watcher)
     emitted = emit_parts(lowered, target, strict_fp=strict_fp)
     code = generator.compile(emitted, target)
-    programs = tuple(part.func for part in lowered.parts)
     remarks = tuple(r for part in lowered.scheduled for r in generator.remarks(part))
     signature = sized(lowered.parts[0].signature, code.workspaces)
     return Compiled(
-        signature, target, programs, code.text, code.image, code.launches, remarks, strict_fp
+        signature, target, (func,), code.text, code.image, code.launches, remarks, strict_fp
     )
 
 

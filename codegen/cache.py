@@ -6,8 +6,8 @@ the tools, the sources of the code generator and the user's instructions. `disk_
 files.
 
 An entry holds the image with its launches, the sizes of its workspaces, remarks, and texts for
-people. The rest of the signature and the target come from the program that is asked for, and the
-image has to match them.
+people: of the scheduled programs, and of what the image was made of. The rest of the signature and
+the target come from the program that is asked for, and the image has to match them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..tir.instruction_set import users_digest
 from ..tir.ir import Func
 from ..tir.printer import func_text
 from .build import compile_func, compiled_signature
-from .compiled import Compiled, compiled_from
+from .compiled import Compiled, as_text, compiled_from
 from .detect import resolve
 from .disk_cache import DiskCache, location, sources_digest
 from .generator import generator_for
@@ -40,7 +40,7 @@ KIND = "kernel"
 LIMIT_BYTES = 512 << 20
 MAX_ENTRY_BYTES = 64 << 20
 MAX_TEXT_BYTES = 64 << 20  # of a part, decompressed
-_VERSION = 5
+_VERSION = 6
 _LENGTHS = struct.Struct("<IIII")  # of the two texts and the form, compressed, and of the image
 _SOURCES = (
     "codegen/**/*.py",
@@ -68,15 +68,14 @@ def compile_cached(
     target = resolve(target)
     text, folder = func_text(func), location(os.environ, KIND)
     if folder is None:
-        return replace(compiler(func, target, strict_fp=strict_fp), scheduled=text)
+        return replace(compiler(func, target, strict_fp=strict_fp), scheduled=(text,))
     kernels = _shared(folder)
     name = _key(text, target, strict_fp=strict_fp)
     compiled = kernels.get(name, func, target)
     if compiled is None:
-        compiled = compiler(func, target, strict_fp=strict_fp)
+        compiled = replace(compiler(func, target, strict_fp=strict_fp), scheduled=(text,))
         kernels.put(name, compiled)
-        compiled = replace(compiled, lowered=compiled.tir)  # which was printed for the entry
-    return replace(compiled, scheduled=text)
+    return compiled
 
 
 def is_cached(func: Func, target: Target | str, *, strict_fp: bool = False) -> bool:
@@ -156,18 +155,21 @@ def decode(body: bytes, signature: Signature, target: Target) -> Compiled:
     if _LENGTHS.size + sum(lengths) != len(body):
         raise ArtifactError("parts of {0} bytes in {1} bytes", lengths, len(body))
     ends = list(accumulate(lengths, initial=_LENGTHS.size))
-    tir, text, form, image = (body[start:end] for start, end in pairwise(ends))
+    told, text, form, image = (body[start:end] for start, end in pairwise(ends))
     try:
-        data = json.loads(_text(form))
+        data, programs = json.loads(_text(form)), json.loads(_text(told))
     except (ValueError, RecursionError) as error:
-        raise ArtifactError("its form is not JSON: {0}", error) from error
-    compiled = compiled_from(data, signature, target, _text(tir), _text(text), image)
+        raise ArtifactError("its form or programs are not JSON: {0}", error) from error
+    if not (isinstance(programs, list) and all(isinstance(p, str) for p in programs)):
+        raise ArtifactError("its programs are no list of texts: {0!r:.80}", programs)
+    compiled = compiled_from(data, signature, target, tuple(programs), _text(text), image)
     generator_for(target).check(compiled)
     return compiled
 
 
 def _texts(compiled: Compiled) -> tuple[bytes, ...]:
-    texts = (compiled.tir, compiled.text, json.dumps(compiled.form))
+    programs = json.dumps([*map(as_text, compiled.scheduled)])
+    texts = (programs, compiled.text, json.dumps(compiled.form))
     return tuple(text.encode() for text in texts)
 
 

@@ -16,6 +16,8 @@ from ..runtime.signature import Signature, WorkspaceBytes, limit_exceeded
 from ..runtime.stored_partition import StoredPartition
 from ..target import Target
 from ..tir.ir import Func
+from ..tir.parser import parse
+from ..tir.printer import func_text
 from .generator import generator_for
 
 Need: TypeAlias = "bool | int | str | Sequence[Need] | Mapping[str, Need] | None"
@@ -64,11 +66,11 @@ class Compiled:
     """A compiled kernel.
 
     The functions `signature.symbols` are entry points of `image`, the `launches` in their order.
-    `text` is what the image was made of, in the code generator's own language; `lowered` are the
-    programs it is of, or their text. `remarks` say what its schedule should do better. `strict_fp`
-    says that nothing is fused. `scheduled` is the text of the program before lowering, and `spent`
-    are the seconds of choosing its schedule and of compiling it, of a kernel that this process or a
-    child of it built. `weights` are the bytes that the last argument of a model takes, if there are
+    `text` is what the image was made of, in the code generator's own language; `scheduled` are the
+    programs it is of before lowering, or their texts. `remarks` say what its schedule should do
+    better. `strict_fp` says that nothing is fused. `spent` are the seconds of choosing its schedule
+    and of compiling it, of a kernel that this process or a child of it built. `weights` are the
+    bytes that the last argument of a model takes, if there are
     any, and `guards` say what its indices have to be. An image with the functions of a profile is
     of a model of `profiled` steps. That of a `partition` has the functions of its parts; beside
     it are the parts that others run, as they store them, by number.
@@ -76,13 +78,12 @@ class Compiled:
 
     signature: Signature
     target: Target
-    lowered: tuple[Func, ...] | str
+    scheduled: tuple[Func | str, ...]
     text: str
     image: bytes
     launches: tuple[Launch, ...]
     remarks: tuple[str, ...] = ()
     strict_fp: bool = False
-    scheduled: str | None = field(default=None, compare=False)
     spent: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     weights: np.ndarray[Any, Any] | None = field(default=None, compare=False)
     guards: tuple[Guard, ...] = field(default=(), compare=False)
@@ -91,11 +92,24 @@ class Compiled:
         default=None, compare=False
     )
 
+    @property
+    def programs(self) -> tuple[Func, ...]:
+        """The scheduled programs. Raises `ParseError` for a text that is nested too deeply."""
+        return tuple(map(as_program, self.scheduled))
+
+    @cached_property
+    def lowered(self) -> tuple[Func, ...]:
+        """The lowered programs and their packers: a build has no use for them once it is done, so
+        that they are made again."""
+        from .build import lower_parts
+
+        made = (lower_parts(p, self.target, strict_fp=self.strict_fp) for p in self.programs)
+        return tuple(part.func for lowered in made for part in lowered.parts)
+
     @cached_property
     def tir(self) -> str:
         """The lowered programs as text."""
-        programs = self.lowered
-        return programs if isinstance(programs, str) else "\n\n".join(map(str, programs))
+        return "\n\n".join(map(str, self.lowered))
 
     @property
     def form(self) -> dict[str, Any]:
@@ -114,6 +128,16 @@ class Compiled:
         return generator_for(self.target).sources[name].text(self)
 
 
+def as_program(program: Func | str) -> Func:
+    """A program that may be its text. Raises `ParseError` for one that is nested too deeply."""
+    return parse(program) if isinstance(program, str) else program
+
+
+def as_text(program: Func | str) -> str:
+    """The text of a program that may be one already."""
+    return program if isinstance(program, str) else func_text(program)
+
+
 @dataclass(frozen=True)
 class _Form:
     """A `Compiled.form`."""
@@ -125,7 +149,12 @@ class _Form:
 
 
 def compiled_from(
-    form: object, signature: Signature, target: Target, tir: str, text: str, image: bytes
+    form: object,
+    signature: Signature,
+    target: Target,
+    scheduled: tuple[str, ...],
+    text: str,
+    image: bytes,
 ) -> Compiled:
     """The compiled program of a `form`, its texts and its image. `signature` has no workspaces yet.
 
@@ -142,5 +171,5 @@ def compiled_from(
     if beyond is not None:
         raise ArtifactError("{0}", beyond)
     return Compiled(
-        signature, target, tir, text, image, found.launches, found.remarks, found.strict_fp
+        signature, target, scheduled, text, image, found.launches, found.remarks, found.strict_fp
     )

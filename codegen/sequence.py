@@ -121,9 +121,9 @@ def joined(
                 kernel.signature.name, str(kernel.target), str(target),
             )  # fmt: skip
     code = generator_for(target).join(functions, kernels, target)
-    lowered = "\n\n".join(kernel.tir for kernel in kernels)
+    scheduled = tuple(program for kernel in kernels for program in kernel.scheduled)
     remarks = tuple(dict.fromkeys(r for kernel in kernels for r in kernel.remarks))
     return Compiled(
-        sized(signature, code.workspaces), target, lowered, code.text, code.image, code.launches,
+        sized(signature, code.workspaces), target, scheduled, code.text, code.image, code.launches,
         remarks, any(kernel.strict_fp for kernel in kernels), guards=guards_of(steps),
     )  # fmt: skip

@@ -120,11 +120,11 @@ def _compiled(answer: Message, target: Target) -> Compiled | str:
     for length in fields["lengths"]:
         texts.append(answer.data[start : start + length].decode())
         start += length
-    scheduled, tir, text = texts
+    scheduled, text = texts
     signature = Signature.from_json(fields["signature"])
     image = answer.data[start:]
-    compiled = compiled_from(fields["form"], signature, target, tir, text, image)
-    return replace(compiled, scheduled=scheduled, spent=tuple(fields["spent"]))
+    compiled = compiled_from(fields["form"], signature, target, (scheduled,), text, image)
+    return replace(compiled, spent=tuple(fields["spent"]))
 
 
 def _hint(death: Died | TimedOut) -> str:

@@ -27,7 +27,7 @@ class Compiler:
         chose = time.perf_counter()
         compiler = compile_cached if fields["cached"] else compile_func
         compiled = compiler(func, target, strict_fp=fields["strict_fp"])
-        texts = [text.encode() for text in (func_text(func), compiled.tir, compiled.text)]
+        texts = [text.encode() for text in (func_text(func), compiled.text)]
         answer = {
             "form": compiled.form,
             "signature": compiled.signature.to_json(),

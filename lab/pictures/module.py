@@ -13,7 +13,6 @@ from ...codegen.build import compiled_code
 from ...codegen.generator import generator_for
 from ...codegen.hot_block import hot_block
 from ...runtime import Module
-from ...tir.parser import parse
 from .assembly_lines import UNKNOWN_LOOPS, Assembly, where
 from .page import LINE, text
 from .tables import Column, facts, table
@@ -45,10 +44,10 @@ def _assembly(module: Module, kind: str, name: str) -> h.Node:
     """The assembly, with its loops where this process built the module. It is made once."""
     if module not in _ASSEMBLIES:
         compiled = compiled_code(module)
-        if compiled is None or compiled.scheduled is None:
+        if compiled is None or len(compiled.scheduled) != 1:
             return assembly(module.source(kind), name)
         try:
-            func = parse(compiled.scheduled)
+            (func,) = compiled.programs
         except ParseError as error:  # a program that is nested deeply compiles, and is not read
             plain = assembly(module.source(kind), name)
             return [plain, h.p(".soft")[text(f"No loops are beside it: {error.first_line}.")]]

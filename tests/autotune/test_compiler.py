@@ -136,7 +136,7 @@ def test_programs_with_instructions_of_a_module_are_built_in_parallel(
     assert given.image == compile_func(tensorized(), SERIAL).image
     schedule = recalled(product, SERIAL, "model")
     assert schedule is not None
-    assert searched.scheduled == func_text(schedule.func)
+    assert searched.scheduled == (func_text(schedule.func),)
     assert searched.image == compile_func(schedule.func, SERIAL).image
 
 
