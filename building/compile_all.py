@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..base.errors import BuildError, TilewrightError, TuningError, told_of
+from ..base.process import collected_later
 from ..target import Target
 from .choose import Choice, Choices
 from .stages import Stages
@@ -40,10 +41,11 @@ def compile_all(
 ) -> list[ChosenKernel]:
     """Compile several programs for a resolved target: of each, the first choice that compiles.
 
-    The first choices are compiled in `jobs` child processes, by default one for each processor that
-    may be used, and their code comes by message. All else is done here: what children cannot read,
-    what is cached on disk, and the choices that follow one that fails, in the order of programs.
-    The time is that of the stages `choose` and `compile`: children tell how much of each they did.
+    The first choices are compiled in `jobs` processes, by default one for each processor that may
+    be used: in this one, and in children, whose code comes by message. The rest is done here: what
+    children cannot read, what is cached on disk, and the choices that follow one that fails, in the
+    order of programs. The time is that of the stages `choose` and `compile`: children tell how much
+    of each they did.
 
     Raises what `compile_first` raises, for the first program that cannot be built, and `BuildError`
     where no process can be started.
@@ -95,10 +97,9 @@ def compile_first(
         func, began = None, time.perf_counter()
         try:
             func = choice.scheduled(target)
-            chose = time.perf_counter()
             # What ended a child may be the program's fault: then it would end this process next.
-            code = _compiled(func, target, strict_fp=strict_fp, foreign=choice.foreign or failed)
-            code = replace(code, spent=(chose - began, time.perf_counter() - chose))
+            foreign = choice.foreign or failed
+            code = _compiled(func, target, began, strict_fp=strict_fp, foreign=foreign)
         except TilewrightError as error:
             choices.set_aside(choice, error, found=func is not None)
             choice, failed = next(choices), True
@@ -107,23 +108,30 @@ def compile_first(
     return ChosenKernel(choices.func, choice, code)
 
 
-def _compiled(func: Func, target: Target, *, strict_fp: bool, foreign: bool) -> Compiled:
+@collected_later()
+def _compiled(
+    func: Func, target: Target, began: float, *, strict_fp: bool, foreign: bool
+) -> Compiled:
+    """The code of a scheduled program, whose schedule has been looked for since `began`."""
+    from ..codegen.build import compile_func
     from ..codegen.cache import compile_cached
     from ..codegen.generator import generator_for
 
-    if not generator_for(target).may_end_process(target, foreign=foreign):
-        return compile_cached(func, target, strict_fp=strict_fp)
-    from ..autotune.measure.compile_in_child import compile_in_child
+    chose, compiler = time.perf_counter(), compile_func
+    if generator_for(target).may_end_process(target, foreign=foreign):
+        from ..autotune.measure.compile_in_child import compile_in_child
 
-    return compile_cached(func, target, strict_fp=strict_fp, compiler=compile_in_child)
+        compiler = compile_in_child
+    code = compile_cached(func, target, strict_fp=strict_fp, compiler=compiler)
+    return replace(code, spent=(chose - began, time.perf_counter() - chose))
 
 
 def _in_children(
     choices: Sequence[Choice], target: Target, jobs: int | None, *, strict_fp: bool
 ) -> list[Compiled | None]:
-    """The code of choices that child processes compile; `None` of those that are left to this one.
+    """The code of choices that several processes compile; `None` of those that are left.
 
-    What fails in a child is logged, and left to this process, which then has the error.
+    What fails is logged, and left to this process, which then has the error.
     """
     from ..autotune.measure.compile_in_child import CompileRequest, compile_in_children
     from ..autotune.measure.worker_pool import describe
@@ -138,25 +146,36 @@ def _in_children(
     if jobs == 1 or len(choices) < 2 or "__main__" in homes:
         return [None] * len(choices)
     keys = [(func_text(c.func), c.way, c.error_factor) for c in choices]
-    requests = {
-        key: CompileRequest(choice.func, choice.way, choice.error_factor)
+    shared = {
+        key: choice
         for key, choice in zip(keys, choices, strict=True)
         if _is_for_children(choice, target, strict_fp=strict_fp)
     }
-    if len(requests) < 2:  # a process is not worth it
+    if len(shared) < 2:  # a process is not worth it
         return [None] * len(choices)
+    several = list(shared.values())
+
+    def own(number: int) -> Compiled | str:
+        choice, began = several[number], time.perf_counter()
+        try:
+            func = choice.scheduled(target)
+            return _compiled(func, target, began, strict_fp=strict_fp, foreign=choice.foreign)
+        except TilewrightError as error:
+            return str(error)
+
+    requests = [CompileRequest(c.func, c.way, c.error_factor) for c in several]
     try:
-        answers = compile_in_children(list(requests.values()), target, jobs, strict_fp=strict_fp)
+        answers = compile_in_children(requests, target, jobs, strict_fp=strict_fp, own=own)
     except TuningError as error:
         raise BuildError(
             "cannot build in child processes: {0}", error, hint="build here: jobs=1"
         ) from error
     made = dict[object, Compiled]()
-    for key, answer in zip(requests, answers, strict=True):
+    for key, answer in zip(shared, answers, strict=True):
         if isinstance(answer, Compiled):
             made[key] = answer
         elif isinstance(answer, str):
-            _log.info("a build in a child process failed: %s", answer)
+            _log.info("a build failed, and is made again: %s", answer)
         else:
             _log.warning("a build in a child process failed: %s", describe(answer))
     return [made.get(key) for key in keys]

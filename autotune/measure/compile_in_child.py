@@ -10,7 +10,7 @@ in parallel takes processes too. Each takes 0.16 s of processor time to start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,17 +51,21 @@ def compile_in_children(
     *,
     strict_fp: bool = False,
     cached: bool = True,
+    own: Callable[[int], Compiled | str] | None = None,
 ) -> list[Compiled | str | Died | TimedOut]:
-    """Choose and compile in at most `jobs` child processes; with what is `cached` on disk, or anew.
+    """Choose and compile in at most `jobs` processes; with what is `cached` on disk, or anew.
 
-    A program that is refused has the error's text in place of its code, and one on which a child
-    ends that end. A child that is killed from outside is replaced, once for each program.
+    All are children, or all but this one: `own` does here the request of a number, one that still
+    waits, the last first. A program that is refused has the error's text in place of its code, and
+    one on which a child ends that end. A child that is killed from outside is replaced, once for
+    each program.
 
     Raises `TuningError` where no process can be started, or for a program that none can read.
     """
     target = resolve(target)
     messages = [_message(r, target, strict_fp=strict_fp, cached=cached) for r in requests]
-    workers = [SupervisedWorker("compiler", {}) for _ in range(min(jobs, len(messages)))]
+    here = own is not None
+    workers = [SupervisedWorker("compiler", {}) for _ in range(min(jobs, len(messages)) - here)]
 
     def ask(supervised: SupervisedWorker, message: Message) -> Worker:
         return supervised.ask(message, _PATIENCE, _ASLEEP)
@@ -69,10 +73,17 @@ def compile_in_children(
     def hear(answer: Reply, _: Message) -> Compiled | str | Died | TimedOut:
         return _compiled(answer, target) if isinstance(answer, Message) else answer
 
+    def work() -> bool:
+        number = None if own is None else builds.take()
+        if own is None or number is None:
+            return False
+        builds.results[number] = own(number)
+        return True
+
     try:
         builds = Builds(workers, messages, ask, hear)
         while builds.at_work:
-            builds.hear(lambda: None)
+            builds.hear(lambda: None, work)
     finally:
         for supervised in workers:
             supervised.close()

@@ -153,6 +153,10 @@ class Builds(Generic[Request, Result]):
                 self.results[number] = self._hear(answer, self._requests[number])
         self._assign()
 
+    def take(self) -> int | None:
+        """The number of the last request that waits, for who does it meanwhile; `None` if none."""
+        return self._waiting.pop() if self._waiting else None
+
     def give_up(self) -> None:
         """End the builders that are at work: nobody waits for their answers."""
         for supervised, _ in self.at_work.values():

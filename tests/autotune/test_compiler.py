@@ -140,6 +140,14 @@ def test_programs_with_instructions_of_a_module_are_built_in_parallel(
     assert searched.image == compile_func(schedule.func, SERIAL).image
 
 
+def test_this_process_does_requests_too() -> None:
+    """Children begin with the first, and it with the last."""
+    requests = [CompileRequest(ops.matmul_func(n, 8, 5)) for n in (2, 3)]
+    first, last = compile_in_children(requests, SERIAL, 2, own=lambda number: f"number {number}")
+    assert isinstance(first, Compiled)
+    assert last == "number 1"
+
+
 def test_instructions_of_a_script_cannot_be_imported(instructions: str) -> None:
     record = find_instruction("mine")
     assert record is not None
