@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TILEWRIGHT_CACHE_DIR"] = f"{cache}/tilewright"
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{cache}/inductor"
-        if not options.jax:
-            _warm_up()
+        warm_up = _warm_up_jax if options.jax else _warm_up
+        warm_up(options.threads)
         for name, make in chosen.items():
             row: Row = {"name": name, "threads": options.threads, "width": options.width}
             try:
@@ -95,12 +95,25 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _warm_up() -> None:
-    """Load both compilers, and what Inductor compiles once for a machine."""
+def _warm_up(threads: int) -> None:
+    """Load both compilers, and what they compile or measure once for a machine."""
     import torch
 
+    torch.set_num_threads(threads)
     for backend in ("inductor", "tilewright"):
         torch.compile(lambda x: torch.relu(x @ x) + 1, backend=backend)(torch.ones(3, 3))
+
+
+def _warm_up_jax(threads: int) -> None:
+    """As `_warm_up`, for XLA."""
+    import jax
+
+    import tilewright as tw
+
+    function = jax.jit(lambda x: jax.numpy.tanh(x @ x) + 1)
+    ones = jax.numpy.ones((3, 3))
+    jax.block_until_ready(function(ones))
+    tw.build(tw.import_stablehlo(jax.export.export(function)(ones)), f"cpu -threads={threads}")
 
 
 def _of_torch(sample: Any, options: argparse.Namespace) -> Row:
