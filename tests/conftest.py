@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -19,18 +19,15 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = ""  # compile anew; tests of the cache name
 os.environ["TILEWRIGHT_MACHINE"] = "table"  # choices do not depend on how busy this machine is
 
 import tilewright
-from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import drawing, remembered, search
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.base.errors import TargetError
 from tilewright.codegen.cpu.detection import host_target
 from tilewright.codegen.disk_cache import location
 from tilewright.target import Target
-from tilewright.tir.instruction_set import users_digest
 from tilewright.tir.ir import Func
-from tilewright.tir.printer import func_text
 
-from . import short_sessions  # noqa: F401
+from . import short_sessions
 from .commands import Result, Run
 from .hosts import Processors, ReportsProcessors
 from .long import examples, thin
@@ -69,12 +66,29 @@ class RootIsNoTestPackage:
 @pytest.fixture(scope="session")
 def choices_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "choices"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "choices"
+    os.environ[short_sessions.CHOICES] = str(folder)
+    return folder
+
+
+@pytest.fixture
+def patches(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """Whether the test has replaced anything but arguments and variables that are not ours."""
+    if "monkeypatch" not in request.fixturenames:
+        return lambda: False
+    patch = request.getfixturevalue("monkeypatch")
+    return lambda: (
+        any(target is not sys for target, *_ in patch._setattr)
+        or any(
+            names is not os.environ or str(name).startswith("TILEWRIGHT")
+            for names, name, _ in patch._setitem
+        )
+    )
 
 
 @pytest.fixture(autouse=True)
 def choices_are_made_once(
-    request: pytest.FixtureRequest, choices_of_all_workers: Path
+    patches: Callable[[], bool], choices_of_all_workers: Path
 ) -> Iterator[None]:
     """What the cost model chooses for a program, it chooses once in a run.
 
@@ -83,30 +97,30 @@ def choices_are_made_once(
     """
 
     def place(environ: Mapping[str, str], kind: str) -> Path | None:
-        return location(environ, kind) or choices_of_all_workers
+        own = location(environ, kind)
+        return own if own or patches() else choices_of_all_workers
 
     with pytest.MonkeyPatch.context() as patch:
-        if "monkeypatch" not in request.fixturenames:
-            patch.setattr(remembered, "location", place)
+        patch.setattr(remembered, "location", place)
         yield
-
-
-_SKETCHES: dict[tuple[object, ...], tuple[Sketch, ...]] = {}
 
 
 @pytest.fixture
 def made_once() -> Iterator[None]:
-    """The sketches of a program are made once in a process, without rules of a user's."""
+    """The sketches of a program are made once in a process, whatever else a test patches."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (drawing, search):
+            patch.setattr(module, "sketches", short_sessions.sketches_made_once)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def sketches_are_made_once(patches: Callable[[], bool]) -> Iterator[None]:
+    """The sketches of a program are made once in a process, but for tests that change how."""
 
     def made(func: Func, target: Target, *, inexact: bool = False) -> tuple[Sketch, ...]:
-        text = func_text(func)
-        key = (text, target, inexact, users_digest(target, text))
-        if SKETCH_RULES or key not in _SKETCHES:
-            found = sketches(func, target, inexact=inexact)
-            if SKETCH_RULES or found[0].name == "written":  # that is warned of
-                return found
-            _SKETCHES[key] = found
-        return _SKETCHES[key]
+        make = sketches if patches() else short_sessions.sketches_made_once
+        return make(func, target, inexact=inexact)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (drawing, search):
@@ -154,7 +168,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,12 @@ REFERENCE = DOCS / "reference"
 """Pages that are made of docstrings, and have no code of their own."""
 PEERS = ("distributed", "jax", "numba", "torch", "triton", "tvm")
 """Libraries whose code pages show beside ours, which are not installed everywhere."""
-SMALLER = {"trials=64": "trials=4", "trials=16": "trials=4", "--trials 64": "--trials 4"}
+SMALLER = {
+    "trials=64": "trials=4",
+    "trials=16": "trials=4",
+    "--trials 64": "--trials 4",
+    "--trials 16": "--trials 4",
+}
 """The commands of pages, and smaller ones that are run here instead."""
 SERVER = "postgresql+psycopg://db.example/tuning"
 """The database of pages that is on a server."""
@@ -242,7 +247,7 @@ def page_name(path: Path) -> str:
     return path.relative_to(DOCS).with_suffix("").as_posix()
 
 
-@pytest.mark.usefixtures("registry", "made_once")
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize(
     "path", [path for path in PAGES if path.parent != REFERENCE], ids=page_name
 )

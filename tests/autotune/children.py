@@ -10,6 +10,7 @@ from tilewright.autotune.measure.measure_result import MeasureConfig
 from tilewright.autotune.search.search import SearchConfig
 from tilewright.autotune.session.events import Ended, Event, Started, Trial
 
+from .. import short_sessions  # noqa: F401
 from .kernels import matmul
 
 QUICK = TuneConfig(

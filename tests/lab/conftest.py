@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tilewright.autotune.session import finals
 
 
 @pytest.fixture(autouse=True)
-def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+def calm() -> Iterator[None]:
     """Finals are recorded, whatever else is running."""
-    monkeypatch.setattr(finals, "slowdown", lambda *_: 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finals, "slowdown", lambda *_: 1.0)
+        yield

@@ -141,7 +141,7 @@ def test_files_have_no_roles(tmp_path: Path, new_place: Place) -> None:
 
 
 def test_many_writers_at_once_lose_nothing(place: str) -> None:
-    writers, each = 32, 3
+    writers, each = 16, 3
     with TuningDatabase(place) as db:
         db.put(*BASE)
     failures: list[BaseException] = []
