@@ -69,5 +69,6 @@ def shared_location(environ: Mapping[str, str], kind: str) -> Path | None:
 
 
 if CHOICES in os.environ:
-    remembered.location = shared_location
-    drawing.sketches = search.sketches = sketches_made_once
+    for module in (drawing, search):
+        vars(module)["sketches"] = sketches_made_once
+    vars(remembered)["location"] = shared_location
