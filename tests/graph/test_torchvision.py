@@ -1,4 +1,4 @@
-"""Operators of torchvision, by their schemas: neither its kernels nor torchvision is needed."""
+"""Operators of torchvision, by their schemas: neither it nor its kernels are needed."""
 
 from __future__ import annotations
 
