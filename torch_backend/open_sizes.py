@@ -98,7 +98,8 @@ class OpenGraph:
     def _varied(self, sizes: Any) -> list[str]:
         """The open dims that had several values, with all of them; else such numbers."""
         seen: list[Any] = [*self._graphs, sizes]
-        dims, numbers = [], []
+        dims: list[str] = []
+        numbers: list[str] = []
         for place, number in enumerate(self._open):
             values, name = [size[place] for size in seen], self._names[number]
             if isinstance(values[0], int):
@@ -120,8 +121,9 @@ def _varying(what: str, values: Sequence[int]) -> list[str]:
     return [f"{what} was {', '.join(map(str, distinct))}"] if len(distinct) > 1 else []
 
 
-def _size(argument: Any) -> Any:
-    return argument.shape if isinstance(argument, torch.Tensor) else argument
+def _size(argument: Any) -> Hashable:
+    size: Hashable = argument.shape if isinstance(argument, torch.Tensor) else argument
+    return size
 
 
 def static(module: Any, arguments: Sequence[Any]) -> Any:

@@ -325,7 +325,10 @@ def windows(x: Any, _: Any) -> Any:
         lambda x, n: (x.diagonal(), n.diagonal(-1), x.repeat(2, 1, 1).diagonal(1, 2, 0)),
         lambda x, n: (x.diagonal_scatter(torch.ones(2)), n.diagonal_scatter(n[0, :1], -1)),
         lambda x, n: (x.unfold(1, 3, 1), n.unfold(0, 2, 2), x.as_strided((2, 2), (3, 2), 1)),
-        lambda x, n: (x.T.exp().as_strided((2, 2), (3, 2), 1), n[None].mT.neg().as_strided((2,), (3,))),
+        lambda x, n: (
+            x.T.exp().as_strided((2, 2), (3, 2), 1),
+            n[None].mT.neg().as_strided((2,), (3,)),
+        ),
         lambda x, n: (torch.remainder(7, n.abs() + 1), torch.bitwise_xor(6, n)),
         lambda x, n: x.slice_scatter(x[:, :2] + 1, 1, 0, 4, 2),
         reduced_scatters,

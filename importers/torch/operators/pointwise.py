@@ -82,9 +82,7 @@ def _logical(operator: str, b: Builder, _out: TensorType, *operands: Value) -> V
 
 
 for _name, _operator in _BITS.items():
-    for _overload in (
-        ("default",) if _operator == "not" else ("Tensor", "Scalar", "Scalar_Tensor")
-    ):
+    for _overload in ("default",) if _operator == "not" else ("Tensor", "Scalar", "Scalar_Tensor"):
         aten(f"{_name}.{_overload}")(partial(_bitwise, _operator))
     aten(f"logical_{_operator}")(partial(_logical, f"logical_{_operator}"))
 
