@@ -82,17 +82,18 @@ class OpenGraph:
         limit = torch._dynamo.config.recompile_limit
         if len(self._graphs) < limit:
             return True
+        if self._record.left and self._options.breaks != "fail":
+            return False  # which has been told
         varied = self._varied(sizes)
         if self._options.breaks == "fail":
             raise BuildError(
                 "{0} is built for {1} sizes, and called with another: {2}",
-                self._record.function, limit, "; ".join(varied), hint=_HINT, dims=varied,
+                self._record.function, limit, _first(varied), hint=_HINT, dims=varied,
             )  # fmt: skip
-        if not self._record.left:
-            _log.warning(
-                "%s (%s) is built for %d sizes; PyTorch runs it for others: %s; %s",
-                self._record.function, self._record.source, limit, "; ".join(varied), _HINT,
-            )  # fmt: skip
+        _log.warning(
+            "%s (%s) is built for %d sizes; PyTorch runs it for others: %s; %s",
+            self._record.function, self._record.source, limit, _first(varied), _HINT,
+        )  # fmt: skip
         return False
 
     def _varied(self, sizes: Any) -> list[str]:
@@ -114,6 +115,12 @@ _HINT = (
     "pad to a few sizes (for generate(), cache_implementation='static'), or raise "
     "torch._dynamo.config.recompile_limit"
 )
+
+
+def _first(varied: Sequence[str], count: int = 3) -> str:
+    """Some of the dims: each cache of a model has one."""
+    more = [f"and {len(varied) - count} more"] if len(varied) > count else []
+    return "; ".join([*varied[:count], *more])
 
 
 def _varying(what: str, values: Sequence[int]) -> list[str]:

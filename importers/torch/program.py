@@ -33,10 +33,10 @@ def import_torch(program: Any, name: str = "") -> Graph:
     """The graph of a `torch.export.ExportedProgram`, whose shapes are static.
 
     Inputs are named as the arguments of the module, outputs by their keys or places in what it
-    returns. Complex ones are real, with the parts as a last dimension (`view_as_real`). Parameters
-    and buffers are constants, whose memory is that of the tensors. Raises `UnsupportedError` with
-    all nodes that are not supported, with open dims, with buffers that are written, and with
-    results that are no tensors; `ModelError` for what is no such program.
+    returns; a `None` is none. Complex ones are real, with the parts as a last dimension
+    (`view_as_real`). Parameters and buffers are constants, whose memory is that of the tensors.
+    Raises `UnsupportedError` with all nodes that are not supported, with open dims, with buffers
+    that are written, and with results that are no tensors; `ModelError` for what is no such program.
     """
     try:
         import torch
@@ -131,8 +131,11 @@ def _add_input(nodes: AtenNodes, program: Any, node: Any, spec: Any) -> None:
 
 
 def _outputs(nodes: AtenNodes, program: Any, results: Sequence[Result | None]) -> dict[str, Value]:
-    """The results by their names. What the program writes, and no tensors, are refused."""
-    from torch.export.graph_signature import TensorArgument
+    """The results by their names, without those that are `None`.
+
+    What the program writes, and what is no tensor, are refused.
+    """
+    from torch.export.graph_signature import ConstantArgument, TensorArgument
 
     specs = program.graph_signature.output_specs
     own = [(s, r) for s, r in zip(specs, results, strict=True) if s.kind.name == "USER_OUTPUT"]
@@ -143,6 +146,8 @@ def _outputs(nodes: AtenNodes, program: Any, results: Sequence[Result | None]) -
             raise ModelError("two results would be named {0}", name)
         if isinstance(result, Value | Complex):
             outputs[name] = output_of(nodes.builder, result)
+        elif isinstance(spec.arg, ConstantArgument) and spec.arg.value is None:
+            continue
         elif not isinstance(spec.arg, TensorArgument):
             kind = type(getattr(spec.arg, "value", spec.arg)).__name__
             nodes.refuse(name, "output", Unsupported(Reason.TYPE, kind))

@@ -403,10 +403,12 @@ def test_what_a_call_would_write_is_refused() -> None:
 def test_results_that_are_no_tensors_are_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         exported(lambda x: {"y": x + 1, "n": 3, "none": None}, torch.ones(2))
-    assert [r[:3] for r in caught.value.data["reasons"]] == [
-        ("n", "output", "TYPE"),
-        ("none", "output", "TYPE"),
-    ]
+    assert [r[:3] for r in caught.value.data["reasons"]] == [("n", "output", "TYPE")]
+
+
+def test_a_result_that_is_none_is_left_out() -> None:
+    graph = exported(lambda x: (None, x + 1, {"z": None}, x * 2), torch.ones(2))
+    assert list(graph.outputs) == ["output_1", "output_3"]
 
 
 def test_two_results_of_one_name_are_refused() -> None:
