@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from .basics import part, reshaped, room
 
 _MOST, _MOST_OF_FEW = 4096, 256
 """The longest transforms that are one kernel: of many at once, and of few."""
+_MOST_OF_MATRIX = 64
+"""The longest transforms of a prime length that are products with their matrix."""
 _LANES = 8
 """Transforms that fill a vector."""
 
@@ -173,7 +176,7 @@ def _of_complex(b: Builder, x: Value, *, inverse: bool = False) -> Value:
     first = _divisor(length)
     if first > 1:
         return _by_steps(b, x, first, inverse=inverse)
-    return _by_product(b, x, inverse=inverse)
+    return (_by_chirps if length > _MOST_OF_MATRIX else _by_product)(b, x, inverse=inverse)
 
 
 def _by_stages(
@@ -198,21 +201,45 @@ def _by_steps(b: Builder, x: Value, first: int, *, inverse: bool) -> Value:
     own = reshaped(b, x, (first, second, 2, lanes))
     own = reshaped(b, b.add("transpose", own, axes=(0, 2, 1, 3)), (first, 2, second * lanes))
     own = _of_complex(b, own, inverse=inverse)
-    own = _rotated(b, reshaped(b, own, (first, 2, second, lanes)), length, inverse=inverse)
+    turns = np.outer(np.arange(first), np.arange(second)) / length
+    own = _scaled(b, reshaped(b, own, (first, 2, second, lanes)), _turns(turns, inverse=inverse))
     own = reshaped(b, b.add("transpose", own, axes=(2, 1, 0, 3)), (second, 2, first * lanes))
     own = _of_complex(b, own, inverse=inverse)
     own = b.add("transpose", reshaped(b, own, (second, 2, first, lanes)), axes=(0, 2, 1, 3))
     return reshaped(b, own, (length, 2, lanes))
 
 
-def _rotated(b: Builder, x: Value, length: int, *, inverse: bool) -> Value:
-    """(k, 2, i, lanes), each times e(-k * i / length), or of an inverse its conjugate."""
-    angle = 2 * math.pi * np.outer(np.arange(x.shape[0]), np.arange(x.shape[2])) / length
-    sine = np.sin(angle) if inverse else -np.sin(angle)
-    own = b.constant(np.cos(angle)[:, None, :, None], x.dtype)
-    other = b.constant(np.stack([-sine, sine], 1)[..., None], x.dtype)
-    turned = b.add("slice", x, starts=(0, 1, 0, 0), steps=(1, -1, 1, 1), shape=x.shape)
-    return b.add("add", b.add("multiply", x, own), b.add("multiply", turned, other))
+def _scaled(b: Builder, x: Value, factors: Array) -> Value:
+    """(count, 2, ...) times complex numbers, one for each of the first dimension, or more."""
+    rest = (1,) * (x.type.rank - 1 - factors.ndim)
+    first, *others = factors.shape
+    real = factors.real.reshape(first, 1, *others, *rest)
+    imag = factors.imag.reshape(first, 1, *others, *rest)
+    starts, steps = [0] * x.type.rank, [1] * x.type.rank
+    starts[1], steps[1] = 1, -1
+    turned = b.add("slice", x, starts=starts, steps=steps, shape=x.shape)
+    own = b.add("multiply", x, b.constant(real, x.dtype))
+    other = b.constant(np.concatenate([-imag, imag], 1), x.dtype)
+    return b.add("add", own, b.add("multiply", turned, other))
+
+
+def _turns(turns: Array, *, inverse: bool) -> Array:
+    """e(-x), or of an inverse e(x), of so many turns."""
+    return np.asarray(np.exp((2j if inverse else -2j) * math.pi * turns))
+
+
+def _by_chirps(b: Builder, x: Value, *, inverse: bool) -> Value:
+    """As a convolution with a chirp, by transforms of a length that has stages (Bluestein's)."""
+    length = x.shape[0]
+    size = next(n for n in count(2 * length - 1) if radices(n) is not None)
+    chirp = _turns(np.arange(length) ** 2 % (2 * length) / (2 * length), inverse=inverse)
+    wave = np.zeros(size, complex)
+    wave[:length] = chirp.conj()
+    wave[size - length + 1 :] = chirp.conj()[:0:-1]
+    own = b.add("pad", _scaled(b, x, chirp), before=(0, 0, 0), after=(size - length, 0, 0))
+    own = _scaled(b, _of_complex(b, own), np.fft.fft(wave))
+    own = part(b, _of_complex(b, own, inverse=True), 0, 0, length)
+    return _scaled(b, own, chirp / length if inverse else chirp)
 
 
 def _by_product(b: Builder, x: Value, *, inverse: bool) -> Value:

@@ -50,8 +50,8 @@ _OF_MEMORY = frozenset(
     {"as_strided.default", "as_strided_copy.default", "as_strided_scatter.default"}
 )
 """Operators on elements as they lie in memory."""
-_CHECKS = frozenset({"_assert_tensor_metadata.default"})
-"""Operators that compare dtypes, which are known."""
+_CHECKS = frozenset({"_assert_tensor_metadata.default", "_linalg_check_errors.default"})
+"""Operators that compare dtypes, which are known, and that raise for what else is NaN."""
 _ASSERTIONS = frozenset({"_assert_async.default", "_assert_async.msg"})
 """Operators that demand that a tensor is not zero."""
 _FUNCTIONS: dict[object, str] = {
@@ -142,7 +142,8 @@ class AtenNodes(Translation):
 
     def _node(self, node: Any) -> None:
         overload = _overload(node.target)
-        if overload in _CHECKS:
+        ordered = overload == "higher_order.with_effects"  # of a token, which has no elements
+        if (_overload(node.args[1]) if ordered else overload) in _CHECKS:
             return
         if overload in _ASSERTIONS:
             self._assert(node)

@@ -113,8 +113,8 @@ def _add_input(nodes: AtenNodes, program: Any, node: Any, spec: Any) -> None:
     from torch.export.graph_signature import ConstantArgument, TensorArgument
 
     name = spec.target or node.name
-    if isinstance(spec.arg, ConstantArgument):
-        return  # a number or `None`, which the program has where it is used
+    if isinstance(spec.arg, ConstantArgument) or spec.kind.name == "TOKEN":
+        return  # a number or `None`, which the program has where it is used, or no value
     try:
         if not isinstance(spec.arg, TensorArgument):
             raise Unsupported(Reason.TYPE, type(spec.arg).__name__)
@@ -154,7 +154,7 @@ def _outputs(nodes: AtenNodes, program: Any, results: Sequence[Result | None]) -
         elif not nodes.refused:
             raise ModelError("nothing computes the result {0} ({1})", name, spec.arg.name)
     for spec in specs:
-        if spec.kind.name != "USER_OUTPUT":
+        if spec.kind.name not in ("USER_OUTPUT", "TOKEN"):
             detail = f"{spec.kind.name.lower()}, which a call would write"
             nodes.refuse(spec.target or "", "output", Unsupported(Reason.TYPE, detail))
     return outputs

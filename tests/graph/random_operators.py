@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tilewright.graph import Builder, TensorType
 from tilewright.graph.ir import Value
 from tilewright.graph.operator import find
@@ -527,10 +529,32 @@ def fourier(p: Pool) -> Call:
     lanes = p.one_of((1, 3, 17))
     dims = {"complex": (length, 2), "of_real": (length,), "to_real": (length // 2 + 1, 2)}
     dtype = p.one_of(p.style.floats)
-    factors = p.builder.constant(twiddles(length, form), dtype)
+    factors = p.constant(twiddles(length, form), dtype)
     inverse = form == "complex" and p.chance(2)
     attributes = {"length": length, "form": form, "inverse": inverse, "scale": p.one_of((1, 0.25))}
-    return Call([p.fresh(dtype, (*dims[form], lanes)), factors], attributes)
+    return Call([p.new(TensorType(dtype, (*dims[form], lanes))), factors], attributes)
+
+
+def matrices(p: Pool, *, rows: int) -> Value:
+    """Those whose diagonal is large: they are far from singular."""
+    dtype = p.one_of([d for d in p.style.floats if d in ("float32", "float64")] or ["float32"])
+    x = p.new(TensorType(dtype, (p.extent(), rows, rows)))
+    small = p.add("tanh", x)
+    found = small and p.add("add", *small, p.constant(np.eye(rows) * 2 * rows, dtype))
+    return found[0] if found else p.constant(np.eye(rows)[None], dtype)
+
+
+@case("lu", "cholesky")
+def factors(p: Pool) -> Call:
+    return Call([matrices(p, rows=p.extent())], {})
+
+
+@case("solve_triangular")
+def solve_triangular(p: Pool) -> Call:
+    rows = p.extent()
+    a = matrices(p, rows=rows)
+    y = p.of(a.dtype, (a.shape[0], rows, p.extent()))
+    return Call([a, y], {"lower": p.chance(2), "unit": p.chance(2)})
 
 
 @case("recurrence")

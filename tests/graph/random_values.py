@@ -236,14 +236,18 @@ class Pool:
         """A new input or constant of random elements."""
         array = self.elements(type, low, high)
         if self.chance(3):
-            held = self.builder.constant(array)
-            self.held.setdefault(held, Held.given(held.data))
-            return held
+            return self.constant(array)
         name = f"x{len(self.builder.inputs)}"
         value = self.builder.input(name, type)
         self.arguments[name] = array
         self.held[value] = Held.given(array)
         return value
+
+    def constant(self, data: Any, dtype: str | None = None) -> Value:
+        """A constant of known elements."""
+        held = self.builder.constant(data, dtype)
+        self.held.setdefault(held, Held.given(held.data))
+        return held
 
     def elements(self, type: TensorType, low: int | None = None, high: int | None = None) -> Array:
         """Random elements; integers from `low` to below `high` where they are given."""

@@ -201,7 +201,7 @@ def fourier(w: Writer, node: Node, x: str, _factors: str) -> str:
     own = w.add("Transpose", own, perm=(2, 0, 1))  # (lanes, length, parts)
     turned = a["inverse"] or half
     y = w.add(
-        "DFT", own, w.integers(a["length"], scalar=True) if half else "", w.constant(1, "int64"),
+        "DFT", own, w.constant(a["length"], "int64") if half else "", w.constant(1, "int64"),
         inverse=int(turned), onesided=int(real or half), since=20,
     )  # fmt: skip
     scale = a["scale"] * (a["length"] if turned else 1)

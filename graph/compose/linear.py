@@ -1,0 +1,67 @@
+"""What factors of matrices tell: solutions, inverses, determinants."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..builder import Builder
+from ..ir import Value
+from .basics import reshaped
+
+
+def batched(b: Builder, x: Value) -> Value:
+    """Matrices (..., n, m) as (batch, n, m)."""
+    return reshaped(b, x, (math.prod(x.shape[:-2]), *x.shape[-2:]))
+
+
+def turned(b: Builder, x: Value) -> Value:
+    """Matrices with rows and columns exchanged."""
+    rank = x.type.rank
+    return b.add("transpose", x, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def triangle_solved(
+    b: Builder, a: Value, y: Value, *, lower: bool, transposed: bool = False, unit: bool = False
+) -> Value:
+    """The x of `a @ x = y` of a triangle (batch, n, n), or of its transpose."""
+    own = turned(b, a) if transposed else a
+    return b.add("solve_triangular", own, y, lower=lower != transposed, unit=unit)
+
+
+def factors_solved(b: Builder, lu: Value, order: Value, y: Value) -> Value:
+    """The x of `a @ x = y` (batch, n, m), of the factors of `a` and the order of its rows."""
+    places = b.add("broadcast_to", reshaped(b, order, (*order.shape, 1)), shape=y.shape)
+    own = b.add("take_along", y, places, axis=1)
+    own = triangle_solved(b, lu, own, lower=True, unit=True)
+    return triangle_solved(b, lu, own, lower=False)
+
+
+def identity(b: Builder, x: Value) -> Value:
+    """The matrices that are 1, as many as `x` has."""
+    one = b.constant(np.eye(x.shape[-1]), x.dtype)
+    return b.add("broadcast_to", one, shape=x.shape)
+
+
+def diagonal(b: Builder, x: Value) -> Value:
+    """The diagonals (batch, n) of (batch, n, n)."""
+    batch, n, _ = x.shape
+    if not n:
+        return reshaped(b, x, (batch, 0))
+    flat = reshaped(b, x, (batch, n * n))
+    return b.add("slice", flat, starts=(0, 0), steps=(1, n + 1), shape=(batch, n))
+
+
+def sign_of_order(b: Builder, pivots: Value, dtype: str) -> Value:
+    """1, or -1 where an odd number of rows was exchanged (batch)."""
+    own = b.constant(np.arange(1, pivots.shape[1] + 1), pivots.dtype)
+    signs = b.constant(1, dtype), b.constant(-1, dtype)
+    factors = b.add("where", b.add("equal", pivots, own), *signs)
+    return b.add("prod", factors, axes=(1,))
+
+
+def determinant(b: Builder, lu: Value, pivots: Value) -> Value:
+    """The determinants (batch) of matrices, given their factors."""
+    product = b.add("prod", diagonal(b, lu), axes=(1,))
+    return b.add("multiply", product, sign_of_order(b, pivots, lu.dtype))

@@ -1,0 +1,188 @@
+"""Factors of matrices, and what is solved by them, as programs of loops over rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import IRError
+from ...tir.ir import Func
+from ...tir.parser import parse
+from ..ir import TensorType
+from ..operator import Array, Kind, one_float, programmed
+
+
+def _square(name: str, x: TensorType) -> int:
+    """The rows of matrices (batch, n, n) of float32 or float64."""
+    if x.rank != 3 or x.shape[1] != x.shape[2] or x.dtype not in ("float32", "float64"):
+        raise IRError("{0}: {1} is no batch of square matrices of float32 or float64", name, x)
+    return x.shape[1]
+
+
+def _program(name: str, buffers: dict[str, TensorType], body: str) -> Func:
+    parameters = ", ".join(f'{k}: T.Buffer({t.shape}, "{t.dtype}")' for k, t in buffers.items())
+    lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
+    return parse(f"@tw.script\ndef {name}({parameters}):\n{lines}\n")
+
+
+def _factored(x: Array) -> tuple[Array, Array, Array]:
+    batch, n, _ = x.shape
+    lu, rows = x.astype(np.float64), np.arange(batch)
+    pivots = np.zeros((batch, n), np.int32)
+    order = np.tile(np.arange(n), (batch, 1))
+    for k in range(n):
+        row = k + np.argmax(np.abs(lu[:, k:, k]), 1)
+        pivots[:, k] = row + 1
+        for own in (lu, order):
+            own[rows, k], own[rows, row] = own[rows, row].copy(), own[rows, k].copy()
+        pivot = lu[:, k, k, None]
+        lu[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
+        lu[:, k + 1 :, k + 1 :] -= lu[:, k + 1 :, k, None] * lu[:, None, k, k + 1 :]
+    return lu.astype(x.dtype), pivots, order
+
+
+def _factors(x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+    n = _square("lu", x)
+    pivots = TensorType("int32", (x.shape[0], n))
+    return x, pivots, TensorType("int64", pivots.shape)
+
+
+@programmed(Kind.OPAQUE, reference=_factored, infer=_factors)
+def lu(x: TensorType) -> Func:
+    """Triangular factors of matrices (batch, n, n) whose rows are exchanged, in one matrix.
+
+    Below the diagonal is the lower one, whose diagonal is 1. The second result has the rows, from 1
+    on, with which each row was exchanged (int32, as LAPACK); the third their order (int64): row i
+    of the factors is row `order[i]` of `x`. The pivot is the largest number of its column.
+    """
+    n = _square("lu", x)
+    buffers = dict(zip("XYPQ", (x, *_factors(x)), strict=True))
+    return _program(
+        "lu",
+        buffers,
+        f"""
+at = T.alloc((1,), "int64", scope="local")
+best = T.alloc((1,), "{x.dtype}", scope="local")
+for b in range({x.shape[0]}):
+    for i, j in T.grid({n}, {n}):
+        Y[b, i, j] = X[b, i, j]
+    for i in range({n}):
+        Q[b, i] = T.cast("int64", i)
+    for k in range({n}):
+        at[0] = T.cast("int64", k)
+        best[0] = T.abs(Y[b, k, k])
+        for i in range(k + 1, {n}):
+            if T.abs(Y[b, i, k]) > best[0]:
+                best[0] = T.abs(Y[b, i, k])
+                at[0] = T.cast("int64", i)
+        row = T.minimum(T.maximum(at[0], 0), {n - 1})
+        P[b, k] = T.cast("int32", row + 1)
+        first = Q[b, k]
+        second = Q[b, row]
+        Q[b, k] = second
+        Q[b, row] = first
+        for j in range({n}):
+            upper = Y[b, k, j]
+            lower = Y[b, row, j]
+            Y[b, k, j] = lower
+            Y[b, row, j] = upper
+        for i in range(k + 1, {n}):
+            pivot = Y[b, k, k]
+            factor = T.select(pivot == 0.0, Y[b, i, k], Y[b, i, k] / pivot)
+            Y[b, i, k] = factor
+            for j in range(k + 1, {n}):
+                Y[b, i, j] = Y[b, i, j] - factor * Y[b, k, j]
+""",
+    )
+
+
+def _root(x: Array) -> Array:
+    own = x.astype(np.float64)
+    found = np.zeros_like(own)
+    for k in range(own.shape[1]):
+        found[:, k:, k] = own[:, k:, k] / np.sqrt(own[:, k, k, None])
+        column = found[:, k + 1 :, k]
+        own[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :]
+    return found.astype(x.dtype)
+
+
+@programmed(Kind.OPAQUE, reference=_root, infer=lambda x: (_square("cholesky", x), x)[1])
+def cholesky(x: TensorType) -> Func:
+    """The lower triangular root of matrices (batch, n, n), of which the lower half is read.
+
+    It has NaN from the row on whose matrix is not positive definite.
+    """
+    n = _square("cholesky", x)
+    return _program(
+        "cholesky",
+        {"X": x, "Y": x},
+        f"""
+U = T.alloc(({n}, {n}), "{x.dtype}")
+for b in range({x.shape[0]}):
+    for i, j in T.grid({n}, {n}):
+        U[i, j] = X[b, T.maximum(i, j), T.minimum(i, j)]
+    for k in range({n}):
+        root = T.sqrt(U[k, k])
+        for j in range(k, {n}):
+            U[k, j] = U[k, j] / root
+        for i in range(k + 1, {n}):
+            factor = U[k, i]
+            for j in range(i, {n}):
+                U[i, j] = U[i, j] - factor * U[k, j]
+    for i, j in T.grid({n}, {n}):
+        Y[b, i, j] = T.select(j > i, 0.0, U[j, i])
+""",
+    )
+
+
+def _triangles(a: TensorType, y: TensorType, **_: Any) -> TensorType:
+    n = _square("solve_triangular", a)
+    one_float("solve_triangular", a, y)
+    if y.rank != 3 or y.shape[:2] != (a.shape[0], n):
+        raise IRError("solve_triangular: {0} and {1}", a, y)
+    return y
+
+
+def _solved(a: Array, y: Array, *, lower: bool, unit: bool) -> Array:
+    wide, found = a.astype(np.float64), y.astype(np.float64)
+    n = a.shape[1]
+    for i in range(n) if lower else reversed(range(n)):
+        done = slice(0, i) if lower else slice(i + 1, n)
+        found[:, i] -= np.einsum("bk,bkj->bj", wide[:, i, done], found[:, done])
+        if not unit:
+            found[:, i] /= wide[:, i, i, None]
+    return found.astype(y.dtype)
+
+
+@programmed(Kind.OPAQUE, reference=_solved, infer=_triangles)
+def solve_triangular(
+    a: TensorType, y: TensorType, *, lower: bool = False, unit: bool = False
+) -> Func:
+    """The x (batch, n, m) of `a @ x = y`, for triangles `a` (batch, n, n) whose other half is not
+    read. The diagonal of one that is `unit` is 1.
+    """
+    n, columns = y.shape[1:]
+    row = "k" if lower else f"{n - 1} - k"
+    before = "p" if lower else f"{n - 1} - p"
+    whole = (
+        ""
+        if unit
+        else f"""
+        for j in range({columns}):
+            Y[b, {row}, j] = Y[b, {row}, j] / A[b, {row}, {row}]"""
+    )
+    return _program(
+        "solve_triangular",
+        {"A": a, "X": y, "Y": y},
+        f"""
+for b in range({a.shape[0]}):
+    for i, j in T.grid({n}, {columns}):
+        Y[b, i, j] = X[b, i, j]
+    for k in range({n}):
+        for p in range(0, k):
+            factor = A[b, {row}, {before}]
+            for j in range({columns}):
+                Y[b, {row}, j] = Y[b, {row}, j] - factor * Y[b, {before}, j]{whole}
+""",
+    )

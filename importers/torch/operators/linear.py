@@ -1,0 +1,177 @@
+"""Linear algebra: factors, solutions, determinants. No result raises: of singular ones it is NaN.
+
+The numbers of failures that the operators return are those of LAPACK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....graph.builder import Builder
+from ....graph.compose import linear
+from ....graph.compose.basics import reshaped
+from ....graph.ir import TensorType, Value
+from ...unsupported import Reason, Unsupported
+from ..table import aten
+
+
+def _failed(b: Builder, bad: Value, lead: Sequence[int]) -> Value:
+    """The first row, from 1 on, of (batch, n) conditions; 0 without one."""
+    n = bad.shape[1]
+    if not n:
+        return b.add("broadcast_to", b.constant(0, "int32"), shape=tuple(lead))
+    rows = b.constant([range(n, 0, -1)], "int32")
+    last = b.add("max", b.add("where", bad, rows, b.constant(0, "int32")), axes=(1,))
+    first = b.add("subtract", b.constant(n + 1, "int32"), last)
+    zero = b.constant(0, "int32")
+    return reshaped(b, b.add("where", b.add("equal", last, zero), zero, first), lead)
+
+
+def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
+    own = linear.batched(b, linear.turned(b, x) if upper else x)
+    root = b.add("cholesky", own)
+    failed = _failed(b, b.add("is_nan", linear.diagonal(b, root)), x.shape[:-2])
+    found = reshaped(b, root, x.shape)
+    return linear.turned(b, found) if upper else found, failed
+
+
+@aten("linalg_cholesky_ex")
+def cholesky_ex(
+    b: Builder, _out: TensorType, x: Value, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Value, ...]:
+    del check_errors
+    return _root(b, x, upper=upper)
+
+
+@aten("cholesky")
+def cholesky(b: Builder, _out: TensorType, x: Value, upper: bool = False) -> Value:
+    return _root(b, x, upper=upper)[0]
+
+
+class _Factors:
+    """The factors of square matrices."""
+
+    def __init__(self, b: Builder, x: Value) -> None:
+        if x.shape[-1] != x.shape[-2]:
+            raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
+        self.b, self.lead = b, x.shape[:-2]
+        self.lu, self.pivots, self.order = b.add_all("lu", linear.batched(b, x))
+
+    def whole(self, x: Value) -> Value:
+        """(batch, ...) as PyTorch has it."""
+        return reshaped(self.b, x, (*self.lead, *x.shape[1:]))
+
+    @property
+    def shown(self) -> tuple[Value, Value]:
+        return self.whole(self.lu), self.whole(self.pivots)
+
+    @property
+    def failed(self) -> Value:
+        zero = self.b.constant(0, self.lu.dtype)
+        bad = self.b.add("equal", linear.diagonal(self.b, self.lu), zero)
+        return _failed(self.b, bad, self.lead)
+
+    def solved(self, y: Value) -> Value:
+        return linear.factors_solved(self.b, self.lu, self.order, y)
+
+
+@aten("linalg_lu_factor_ex")
+def lu_factor(
+    b: Builder, _out: TensorType, x: Value, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[Value, ...]:
+    del check_errors
+    if not pivot:
+        raise Unsupported(Reason.ATTRIBUTE, "pivot=False")
+    factors = _Factors(b, x)
+    return (*factors.shown, factors.failed)
+
+
+@aten("linalg_inv_ex")
+def inverse(
+    b: Builder, _out: TensorType, x: Value, *, check_errors: bool = False
+) -> tuple[Value, ...]:
+    del check_errors
+    factors = _Factors(b, x)
+    return factors.whole(factors.solved(linear.identity(b, factors.lu))), factors.failed
+
+
+@aten("_linalg_det")
+def determinant(b: Builder, _out: TensorType, x: Value) -> tuple[Value, ...]:
+    factors = _Factors(b, x)
+    found = linear.determinant(b, factors.lu, factors.pivots)
+    return (factors.whole(found), *factors.shown)
+
+
+@aten("_linalg_slogdet")
+def logarithm_of_determinant(b: Builder, _out: TensorType, x: Value) -> tuple[Value, ...]:
+    factors = _Factors(b, x)
+    own = linear.diagonal(b, factors.lu)
+    signs = b.add("prod", b.add("sign", own), axes=(1,))
+    signs = b.add("multiply", signs, linear.sign_of_order(b, factors.pivots, own.dtype))
+    size = b.add("sum", b.add("log", b.add("abs", own)), axes=(1,))
+    return (factors.whole(signs), factors.whole(size), *factors.shown)
+
+
+@aten("_linalg_solve_ex")
+def solve(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    y: Value,
+    *,
+    left: bool = True,
+    check_errors: bool = False,
+) -> tuple[Value, ...]:
+    """Of a vector, or vectors, where `y` has a dimension less; `left=False` is `z @ x = y`."""
+    del check_errors
+    column = out.rank < x.type.rank or y.shape == x.shape[:-1]
+    own = x if left else linear.turned(b, x)
+    given = reshaped(b, y, (*y.shape, 1)) if column else y if left else linear.turned(b, y)
+    given = b.add("broadcast_to", given, shape=(*x.shape[:-2], *given.shape[-2:]))
+    factors = _Factors(b, own)
+    found = factors.whole(factors.solved(linear.batched(b, given)))
+    found = found if left or column else linear.turned(b, found)
+    return (reshaped(b, found, out.shape), *factors.shown, factors.failed)
+
+
+@aten("linalg_solve_triangular")
+def solve_triangular(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    y: Value,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Value:
+    own, given = (x, y) if left else (linear.turned(b, x), linear.turned(b, y))
+    lead = out.shape[:-2]
+    own, given = (
+        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:])))
+        for v in (own, given)
+    )
+    found = linear.triangle_solved(b, own, given, lower=upper != left, unit=unitriangular)
+    found = reshaped(b, found, (*lead, *found.shape[1:]))
+    return found if left else linear.turned(b, found)
+
+
+def _by_root(b: Builder, root: Value, y: Value, *, upper: bool) -> Value:
+    """The x of `a @ x = y` (batch, n, m), given the root of `a`."""
+    own = linear.triangle_solved(b, root, y, lower=not upper, transposed=upper)
+    return linear.triangle_solved(b, root, own, lower=not upper, transposed=not upper)
+
+
+@aten("cholesky_solve")
+def solve_by_root(b: Builder, out: TensorType, y: Value, root: Value, upper: bool = False) -> Value:
+    lead = out.shape[:-2]
+    own, given = (
+        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:]))) for v in (root, y)
+    )
+    return reshaped(b, _by_root(b, own, given, upper=upper), out.shape)
+
+
+@aten("cholesky_inverse")
+def inverse_by_root(b: Builder, _out: TensorType, root: Value, upper: bool = False) -> Value:
+    own = linear.batched(b, root)
+    return reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
