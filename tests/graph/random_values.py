@@ -234,10 +234,14 @@ class Pool:
 
     def new(self, type: TensorType, low: int | None = None, high: int | None = None) -> Value:
         """A new input or constant of random elements."""
-        array = self.elements(type, low, high)
+        return self.given(self.elements(type, low, high))
+
+    def given(self, array: Array) -> Value:
+        """A new input or constant of these elements."""
         if self.chance(3):
             return self.constant(array)
         name = f"x{len(self.builder.inputs)}"
+        type = TensorType(dtypes.from_numpy(array.dtype), array.shape)
         value = self.builder.input(name, type)
         self.arguments[name] = array
         self.held[value] = Held.given(array)
