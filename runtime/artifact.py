@@ -185,12 +185,14 @@ def manifest_content(code_path: Path) -> bytes:
     except FileNotFoundError:
         if not os.path.lexists(code_path):
             raise _missing(code_path) from None
-        owner = artifact_beside(code_path)
+        if (owner := artifact_beside(code_path)) is not None:
+            raise ArtifactError(
+                "{0} is a file of {1}, and not its code", code_path.name, owner.name,
+                hint=f"name {owner.name}",
+            ) from None  # fmt: skip
         raise ArtifactError(
             "{0} has no manifest: expected {1}", code_path.name, path,
-            hint="keep the code and its .json together"
-            if owner is None
-            else f"it is a file of {owner.name}: name that",
+            hint="keep the code and its .json together",
         ) from None  # fmt: skip
 
 

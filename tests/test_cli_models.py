@@ -221,7 +221,11 @@ def test_files_that_are_no_library(
         done = run("inspect", name)
         assert (done.code in {1, 2}, told in " ".join(done.err.split())) == (True, True), name
     for name in ("layer.so.part1", "none.so", "program.py", "."):
-        assert run("verify", name).code == 1
+        done = run("verify", name, "--json")
+        assert done.code == 1
+        (check,) = done.json["checks"]
+        assert (check["what"], check["outcome"]) == ("files", "wrong")
+        assert ("file of layer.so" in check["detail"]) == (name == "layer.so.part1")
 
 
 def evidence_in(run: Run, library: Path) -> Any:
