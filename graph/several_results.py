@@ -10,16 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from .ir import Graph, Node, Value
-from .operator import Kind, find
+from ..tir.ir import FLOAT_FUNCTIONS, ROUNDINGS, Call
+from ..tir.program import stages_of
+from ..tir.visit import walk
+from .ir import Attribute, Graph, Node, TensorType, Value
+from .operator import Kind, find, placeholder
 
 MAX_NODES = 192
 """Nodes of a kernel that is one loop nest."""
-MAX_STREAMS = 24
-"""Arrays of the shape of its loops that a kernel reads and writes."""
+MAX_STREAMS = 12
+"""Arrays of the shape of its loops that a kernel reads and writes. More of them push each other out
+of the first level of cache where they lie a multiple of 4 KB apart."""
 _FORWARD = {"broadcast_to", "slice"}
 """Operators that read rows as rows: where they do does not decide how a nest is tiled."""
+_LONG = frozenset(FLOAT_FUNCTIONS) - ROUNDINGS
+"""Functions of tens of instructions an element."""
 _LOOKED_AT = 64
 """The most kernels that are moved at once."""
 
@@ -57,6 +64,7 @@ def joined(
 class _Joining:
     def __init__(self, graph: Graph, closed: Set[Node], producer: Producer) -> None:
         self.graph, self.closed, self.producer = graph, closed, producer
+        self.place = {node: n for n, node in enumerate(graph.nodes)}
         self.returned = set(graph.outputs.values())
         self.kernels: list[_Kernel] = []
         self.home: dict[Node, _Kernel] = {}
@@ -162,13 +170,44 @@ class _Joining:
                 ):
                     return False
         both = [*kernel.nodes, *nodes]
+        if self._chained(both) > max(1, self._chained(kernel.nodes), self._chained(nodes)):
+            return False
         made = {value for node in both for value in node.outputs}
         given = {v for node in both for v in node.inputs if v.shape == shape} - made
         return len(given) + sum(1 for _ in self._results(both)) <= MAX_STREAMS
 
+    def _chained(self, nodes: Sequence[Node]) -> int:
+        """How many functions of tens of instructions have to wait for each other.
+
+        A loop in which more of them do is slower than several loops: an element takes so long that
+        a processor begins few others meanwhile.
+        """
+        depths: dict[Value, int] = {}
+        for node in sorted(nodes, key=self.place.__getitem__):
+            before = max((depths.get(value, 0) for value in node.inputs), default=0)
+            dtypes = tuple(value.dtype for value in node.inputs)
+            depth = before + _calls(node.operator, dtypes, tuple(node.attributes.items()))
+            depths.update(dict.fromkeys(node.outputs, depth))
+        return max(depths.values(), default=0)
+
     def _home_of(self, value: Value) -> _Kernel | None:
         node = self.producer(value)
         return None if node is None else self.home.get(node)
+
+
+@lru_cache(1024)
+def _calls(
+    operator: str, operands: tuple[str, ...], attributes: tuple[tuple[str, Attribute], ...]
+) -> int:
+    """How many such functions a pointwise operator calls for an element."""
+    record = find(operator)
+    if record.lower is None or record.kind is not Kind.POINTWISE:
+        return 0
+    elements = [placeholder(TensorType(dtype, (1,))) for dtype in operands]
+    made = record.called("lowering", record.lower, *elements, **dict(attributes))
+    stages = [] if made.stage is None else stages_of([made.stage])
+    nodes = (n for stage in stages for result in stage.results for n in walk(result))
+    return sum(type(n) is Call and n.fn in _LONG for n in nodes)
 
 
 def _moved(kernel: _Kernel, others: set[_Kernel]) -> bool:

@@ -16,6 +16,7 @@ from tilewright.graph.groups import divide, is_view
 from tilewright.graph.ir import Constant
 from tilewright.graph.joined import joined
 from tilewright.graph.lower import lowered
+from tilewright.graph.several_results import MAX_STREAMS
 from tilewright.schedule.find import blocks_in
 
 TARGET = "cpu -threads=1"
@@ -48,7 +49,17 @@ def rounds(count: int) -> Graph:
     return b.graph({"x": x, "y": y})
 
 
-@pytest.mark.parametrize("graph", [lstm_cell(), rounds(20)], ids=["lstm", "rounds"])
+def backward() -> Graph:
+    """The gradients of `u * silu(x)`, which share a sigmoid."""
+    b = Builder("backward")
+    x, u, g = (b.input(name, X) for name in "xug")
+    s, one = b.add("sigmoid", x), b.constant(1.0, "float32")
+    slope = b.add("add", one, b.add("multiply", x, b.add("subtract", one, s)))
+    dx = b.add("multiply", b.add("multiply", g, u), b.add("multiply", s, slope))
+    return b.graph({"du": b.add("multiply", g, b.add("multiply", x, s)), "dx": dx})
+
+
+@pytest.mark.parametrize("graph", [backward(), rounds(20)], ids=["backward", "rounds"])
 def test_two_results_are_one_kernel(graph: Graph) -> None:
     (group,) = divide(graph)
     assert set(group.outputs) == set(graph.outputs.values())
@@ -57,6 +68,25 @@ def test_two_results_are_one_kernel(graph: Graph) -> None:
     assert not func.allocs  # nothing goes through memory
     assert len(list(blocks_in(func.body))) == 1
     check(graph)
+
+
+def test_functions_that_wait_for_each_other_are_apart() -> None:
+    """A cell's tanh of its new state waits for three functions that wait for none."""
+    graph = lstm_cell()
+    state, output = divide(graph)
+    assert (state.outputs, output.outputs) == ((graph.outputs["c"],), (graph.outputs["h"],))
+    check(graph)
+
+
+def test_a_kernel_has_so_many_streams() -> None:
+    b = Builder("streams")
+    x = b.input("x", X)
+    made = {}
+    for n in range(MAX_STREAMS):
+        x = made[f"r{n}"] = b.add("add", x, b.input(f"y{n}", X))
+    groups = divide(b.graph(made))
+    assert len(groups) == 3
+    assert all(len(g.inputs) + len(g.outputs) <= MAX_STREAMS for g in groups)
 
 
 def test_values_that_are_read_again_are_named() -> None:
@@ -114,7 +144,7 @@ def test_a_kernel_that_is_needed_late_runs_before() -> None:
     x, row = b.input("x", X), b.input("row", TensorType("float32", (1, 40)))
     a = b.add("tanh", x)
     factors = b.add("softmax", row, axis=1)
-    graph = b.graph({"a": a, "y": b.add("multiply", b.add("sigmoid", a), factors)})
+    graph = b.graph({"a": a, "y": b.add("multiply", b.add("relu", a), factors)})
     assert [len(group.outputs) for group in divide(graph)] == [1, 2]
     check(graph)
 
@@ -182,7 +212,7 @@ def a_graph(seed: int, nodes: int) -> Graph:
                 flat = b.add("reshape", first, shape=(first.type.size,))
                 made.append(b.add("reshape", b.add("tanh", flat), shape=first.shape))
             case 2:
-                made.append(b.add(("tanh", "sigmoid")[rng.integers(2)], first))
+                made.append(b.add(("negative", "relu", "tanh")[rng.integers(3)], first))
             case _:
                 made.append(b.add(("add", "subtract", "maximum")[rng.integers(3)], first, second))
     wanted = [v for v in made[3:] if rng.random() < 0.3] + made[-1:]
