@@ -31,7 +31,8 @@ from tilewright.autotune.model.base_model import SHIPPED, named
 from tilewright.autotune.model.cost_model import CostModel, TrainingRows
 from tilewright.autotune.model.cpu.model import MODEL
 from tilewright.autotune.search.candidates import decided
-from tilewright.autotune.search.search import SearchConfig, drawn
+from tilewright.autotune.search.pool import drawn
+from tilewright.autotune.search.search import SearchConfig
 from tilewright.schedule import Trace
 from tilewright.tuning_db import Outcome, TargetRecord, Workload
 

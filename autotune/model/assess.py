@@ -19,7 +19,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from ...runtime.timer import Clock
-from ..search.search import SearchConfig, drawn
+from ..search.pool import drawn
+from ..search.search import SearchConfig
 from .base_model import BaseModel, train
 from .cost_model import CostModel
 from .samples import Floats, Ints, SampledTask, Samples

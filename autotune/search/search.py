@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +24,10 @@ from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, TrainingRows
 from ..model.memo import Memo
 from ..model.profile import profile
-from ..model.target_model import Estimator, model_for
+from ..model.target_model import model_for
 from ..records import schedule_record
 from .candidates import Rows, Rowspace, decided, row_keys
+from .pool import Pool, drawn, smallest
 from .replay import row_of
 from .sketch import Sketch, sketches, written
 
@@ -113,29 +114,48 @@ class SearchConfig:
     base: str | None = SHIPPED
 
 
-@dataclass
-class _Pool:
-    """The rows of one sketch under consideration: their features, margins and predictions.
+class _Batch:
+    """Candidates that are taken from the pools of a search, `size` at most."""
 
-    The features are followed by the number of the sketch and the decisions (`decided`). The scores
-    are the predictions plus a penalty for rows that may fail.
-    """
+    def __init__(self, search: Search, size: int) -> None:
+        self.size = size
+        self.candidates: list[Candidate] = []
+        self._search = search
+        self._taken: dict[int, list[int]] = {}
+        """The places of rows in the pools of sketches."""
 
-    number: int
-    space: Rowspace
-    estimator: Estimator
-    rows: Rows
-    features: np.ndarray
-    margin: np.ndarray
-    predicted: np.ndarray
-    scores: np.ndarray
-    keys: set[bytes] = field(default_factory=set)
+    @property
+    def full(self) -> bool:
+        return len(self.candidates) >= self.size
 
-    def keep(self, which: np.ndarray) -> None:
-        """Forget all rows but those at the places `which`."""
-        self.rows, self.features = self.rows[which], self.features[which]
-        self.margin, self.predicted = self.margin[which], self.predicted[which]
-        self.scores = self.scores[which]
+    def take(self, s: int, r: int) -> bool:
+        """Take a row (a place in a pool), unless it was asked for before; whether it was taken."""
+        places = self._taken.setdefault(s, [])
+        if r in places:
+            return False
+        places.append(r)
+        candidate = self._search.new_candidate(s, r)
+        if candidate is not None:
+            self.candidates.append(candidate)
+        return candidate is not None
+
+    def take_row(self, s: int, row: tuple[int, ...]) -> None:
+        """Take a row of a sketch, if its pool holds it."""
+        for place in np.flatnonzero((self._search.pools[s].rows == row).all(axis=1)):
+            self.take(s, int(place))
+
+    def fill(self, order: Sequence[tuple[int, int]], size: int) -> None:
+        """Take rows in this order until there are so many."""
+        for s, r in order:
+            if len(self.candidates) >= size:
+                break
+            self.take(s, r)
+
+    def leave_pools(self) -> None:
+        """Remove what was taken, and what was asked for before."""
+        for s, places in self._taken.items():
+            pool = self._search.pools[s]
+            pool.keep(np.delete(np.arange(len(pool.rows)), places))
 
 
 class Search:
@@ -190,7 +210,7 @@ class Search:
         self._told: list[tuple[float, ...]] = []
         self._seconds: list[float] = []
         self._fitted = True
-        self._pools: list[_Pool] = []
+        self.pools: list[Pool] = []
         memo = Memo()
         for sketch in self.sketches:
             space = Rowspace(sketch)
@@ -198,11 +218,11 @@ class Search:
             rows, none = np.empty((0, len(sketch.variables)), dtype=np.int64), np.empty(0)
             features = np.empty((0, self._columns), dtype=np.float32)
             estimator = self.target_model.estimator(read, target)
-            self._pools.append(
-                _Pool(len(self._pools), space, estimator, rows, features, none, none, none)
+            self.pools.append(
+                Pool(len(self.pools), space, estimator, rows, features, none, none, none)
             )
-        self._share = max(MIN_POOL, self.config.pool // len(self._pools))
-        for pool in self._pools:
+        self._share = max(MIN_POOL, self.config.pool // len(self.pools))
+        for pool in self.pools:
             self._add(pool, pool.space.sample(self._rng, self._share))
         if known:
             self.tell([self._recognised(k) for k in known])
@@ -233,14 +253,14 @@ class Search:
         A batch that `begin_with_each` fills is not counted.
         """
         for s, row in rows:
-            self._add(self._pools[s], np.array([row], dtype=np.int64))
+            self._add(self.pools[s], np.array([row], dtype=np.int64))
         self._suggested = list(rows)
 
     def begin_with(self, trace: Trace) -> None:
         """Put the candidate of a trace into the first batch, if a sketch has it."""
         sketch, row = self._place(trace)
         if sketch is not None:
-            self._add(self._pools[sketch], np.array([row], dtype=np.int64))
+            self._add(self.pools[sketch], np.array([row], dtype=np.int64))
             self._first.append((sketch, row))
 
     def scores(self, sketch: int, rows: Rows) -> np.ndarray:
@@ -248,7 +268,7 @@ class Search:
 
         A penalty for what may fail is part of it.
         """
-        return self._judged(self._pools[sketch], rows)[-1]
+        return self._judged(self.pools[sketch], rows)[-1]
 
     def begin_with_each(self, groups: Iterable[Sequence[int]]) -> None:
         """Put a candidate of one sketch (position) of each group into the first batches.
@@ -262,7 +282,7 @@ class Search:
         return any(
             schedule_record(self.sketches[s].trace.with_row(row)).id not in self._asked
             for s in sketches
-            for row in self._pools[s].rows.tolist()
+            for row in self.pools[s].rows.tolist()
         )
 
     def ask(self, count: int) -> list[Candidate]:
@@ -274,67 +294,51 @@ class Search:
         if count < 1:
             return []
         self._fit()
-        batch: list[Candidate] = []
-        drawn_rows: dict[int, list[int]] = {}
+        batch = _Batch(self, count)
         order = self._ranked(count)
-        limit = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
+        limit = min((p.scores.min() for p in self.pools if len(p.scores)), default=0.0)
         limit += self.config.explored
-        while self._one_of and len(batch) < count:
-            self._take_one_of(batch, drawn_rows, self._one_of.pop(0))
-        begun = len(batch)
+        while self._one_of and not batch.full:
+            self._take_one_of(batch, self._one_of.pop(0))
+        begun = len(batch.candidates)
         if begun < count:
             for s, row in self._suggested:
-                if 2 * (len(batch) - begun) >= count - begun:
+                if 2 * (len(batch.candidates) - begun) >= count - begun:
                     break
-                self._take_row(batch, drawn_rows, s, row)
+                batch.take_row(s, row)
             self._suggested = []
-        while self._first and len(batch) < count and count > 1:
-            self._take_row(batch, drawn_rows, *self._first.pop(0))
-        self._take_open_beside(batch, drawn_rows, count)
+        while self._first and not batch.full and count > 1:
+            batch.take_row(*self._first.pop(0))
+        self._take_open_beside(batch)
         greedy = count - int(self._rng.binomial(count, self.config.random)) if count > 1 else 1
-        self._fill(batch, drawn_rows, order, greedy)
+        batch.fill(order, greedy)
         for _ in range(8 * count):
-            if len(batch) >= count:
+            if batch.full:
                 break
-            s = int(self._rng.integers(len(self._pools)))
-            near = np.flatnonzero(self._pools[s].scores <= limit)
+            s = int(self._rng.integers(len(self.pools)))
+            near = np.flatnonzero(self.pools[s].scores <= limit)
             if len(near):
-                self._take(batch, drawn_rows, s, int(self._rng.choice(near)))
-        self._fill(batch, drawn_rows, order, count)
-        for s, places in drawn_rows.items():
-            pool = self._pools[s]
-            pool.keep(np.delete(np.arange(len(pool.rows)), places))
-        return batch
+                batch.take(s, int(self._rng.choice(near)))
+        batch.fill(order, count)
+        batch.leave_pools()
+        return batch.candidates
 
     def _begin_with(self, plain: Sketch) -> None:
         """Put the program as written into the first batch, if it may be among the fastest."""
-        best = min((p.scores.min() for p in self._pools if len(p.scores)), default=0.0)
-        for pool, sketch in zip(self._pools, self.sketches, strict=True):
+        best = min((p.scores.min() for p in self.pools if len(p.scores)), default=0.0)
+        for pool, sketch in zip(self.pools, self.sketches, strict=True):
             if sketch.trace == plain.trace and (pool.scores <= best + WORTH_MEASURING).any():
                 self._first.append((pool.number, ()))
 
     def _ranked(self, count: int) -> list[tuple[int, int]]:
         """The rows predicted best, with their sketches, in the order in which to take them."""
-        scores = np.concatenate([p.scores for p in self._pools])
-        places = _smallest(scores, max(self.config.among, 8 * count))
+        scores = np.concatenate([p.scores for p in self.pools])
+        places = smallest(scores, max(self.config.among, 8 * count))
         places = places[drawn(scores[places], self.config.temperature, self._rng)]
-        ends = np.cumsum([len(p.scores) for p in self._pools])
+        ends = np.cumsum([len(p.scores) for p in self.pools])
         pools = np.searchsorted(ends, places, side="right")
-        rows = places - (ends - [len(p.scores) for p in self._pools])[pools]
+        rows = places - (ends - [len(p.scores) for p in self.pools])[pools]
         return list(zip(pools.tolist(), rows.tolist(), strict=True))
-
-    def _fill(
-        self,
-        batch: list[Candidate],
-        drawn_rows: dict[int, list[int]],
-        order: list[tuple[int, int]],
-        count: int,
-    ) -> None:
-        """Take rows in this order until the batch has `count`."""
-        for s, r in order:
-            if len(batch) >= count:
-                break
-            self._take(batch, drawn_rows, s, r)
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Learn from outcomes, and redraw the rows around the best."""
@@ -360,15 +364,18 @@ class Search:
         so that other work can be done in between.
         """
         self._fit()
-        elite = _smallest(np.concatenate([p.scores for p in self._pools]), ELITE)
+        elite = smallest(np.concatenate([p.scores for p in self.pools]), ELITE)
         first = 0
-        for pool in self._pools:
+        for pool in self.pools:
             last = first + len(pool.rows)
             places = elite[(first <= elite) & (elite < last)] - first
             first = last
             if pool.space.size > self._share and len(places):
                 parents = pool.rows[places]
-                self._evolve(pool, parents, self.config.children * len(places) // len(elite))
+                count = self.config.children * len(places) // len(elite)
+                self._add(pool, pool.space.mutate(self._rng, parents, count))
+                if len(pool.rows) > 2 * self._share:
+                    pool.keep_best(self._share)
                 yield
 
     def _fit(self) -> None:
@@ -380,13 +387,11 @@ class Search:
         if self.config.model:
             rows = np.array(self._told).reshape(-1, self._columns)
             self.model.fit(rows, np.array(self._seconds))
-            features = np.concatenate([p.features for p in self._pools])
-            predicted = self.model.predict(
-                features, np.concatenate([p.margin for p in self._pools])
-            )
+            features = np.concatenate([p.features for p in self.pools])
+            predicted = self.model.predict(features, np.concatenate([p.margin for p in self.pools]))
             scores = predicted + self.model.penalty(features)
             last = 0
-            for pool in self._pools:
+            for pool in self.pools:
                 part = slice(last, last := last + len(pool.rows))
                 pool.predicted, pool.scores = predicted[part], scores[part]
         self.seconds_in_model += self._clock() - start
@@ -410,92 +415,61 @@ class Search:
         rows = np.array([observed.row], dtype=np.int64)
         return tuple(decided(observed.sketch, rows, self._width)[0].tolist())
 
-    def _take_row(
-        self,
-        batch: list[Candidate],
-        drawn_rows: dict[int, list[int]],
-        s: int,
-        row: tuple[int, ...],
-    ) -> None:
-        """Take a row of a sketch, if its pool holds it."""
-        for place in np.flatnonzero((self._pools[s].rows == row).all(axis=1)):
-            self._take(batch, drawn_rows, s, int(place))
-
-    def _take_open_beside(
-        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], count: int
-    ) -> None:
+    def _take_open_beside(self, batch: _Batch) -> None:
         """Take the rows predicted best of sketches beside those by rules, if these have decisions.
 
         Half of all candidates are theirs, as far as they have so many.
         """
-        pools = [self._pools[s] for s in self._open_beside]
-        self._owed += count / 2
-        taken = sum(candidate.sketch in self._open_beside for candidate in batch)
+        pools = [self.pools[s] for s in self._open_beside]
+        self._owed += batch.size / 2
+        taken = sum(c.sketch in self._open_beside for c in batch.candidates)
         rows = sorted(
             (score, pool.number, r) for pool in pools for r, score in enumerate(pool.scores)
         )
         for _, s, r in rows:
-            if taken + 1 > self._owed or len(batch) >= count:
+            if taken + 1 > self._owed or batch.full:
                 break
-            before = len(batch)
-            self._take(batch, drawn_rows, s, r)
-            taken += len(batch) - before
+            taken += batch.take(s, r)
         self._owed = min(self._owed - taken, 1.0)
 
-    def _take_one_of(
-        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], group: Sequence[int]
-    ) -> None:
+    def _take_one_of(self, batch: _Batch, group: Sequence[int]) -> None:
         """Take the row of these sketches that is predicted best, unless the batch has one.
 
         One with the initial values of its sketch is preferred.
         """
-        if any(candidate.sketch in group for candidate in batch):
+        if any(candidate.sketch in group for candidate in batch.candidates):
             return
         scored = list[tuple[bool, float, int, int]]()
         for s in group:
-            pool = self._pools[s]
+            pool = self.pools[s]
             rows = pool.space.initial(self._rng, self._share)
             self._add(pool, rows)
             initial = {*row_keys(rows)}
             for r, key in enumerate(row_keys(pool.rows)):
                 scored.append((key not in initial, float(pool.scores[r]), s, r))
         for *_, s, r in sorted(scored):
-            self._take(batch, drawn_rows, s, r)
-            if batch and batch[-1].sketch == s:
+            if batch.take(s, r):
                 return
 
-    def _take(
-        self, batch: list[Candidate], drawn_rows: dict[int, list[int]], s: int, r: int
-    ) -> None:
-        pool = self._pools[s]
-        if r in drawn_rows.get(s, ()):
-            return
+    def new_candidate(self, s: int, r: int) -> Candidate | None:
+        """The candidate of a row (a place in a pool); `None` for one that was asked for before."""
+        pool = self.pools[s]
         row = tuple(int(v) for v in pool.rows[r])
         trace = self.sketches[s].trace.with_row(row)
         schedule = schedule_record(trace, self.sketches[s].generator)
-        drawn_rows.setdefault(s, []).append(r)
         if schedule.id in self._asked:
-            return
+            return None
         self._asked.add(schedule.id)
         features = tuple(float(v) for v in pool.features[r, : len(self.target_model.features)])
-        batch.append(Candidate(s, row, trace, schedule, features, float(pool.predicted[r])))
+        return Candidate(s, row, trace, schedule, features, float(pool.predicted[r]))
 
-    def _add(self, pool: _Pool, rows: Rows) -> None:
+    def _add(self, pool: Pool, rows: Rows) -> None:
         """Put new rows into a pool."""
-        keys = row_keys(rows)
-        fresh = [n for n, key in enumerate(keys) if key not in pool.keys]
-        if not fresh:
-            return
-        pool.keys.update(keys)
-        new = rows[fresh]
-        features, margin, predicted, scores = self._judged(pool, new)
-        pool.rows = np.concatenate([pool.rows, new])
-        pool.features = np.concatenate([pool.features, features])
-        pool.margin = np.concatenate([pool.margin, margin])
-        pool.predicted = np.concatenate([pool.predicted, predicted])
-        pool.scores = np.concatenate([pool.scores, scores])
+        new = pool.new(rows)
+        if len(new):
+            pool.add(new, *self._judged(pool, new))
 
-    def _judged(self, pool: _Pool, rows: Rows) -> tuple[np.ndarray, ...]:
+    def _judged(self, pool: Pool, rows: Rows) -> tuple[np.ndarray, ...]:
         """The features, margins, predictions and scores of rows, as a pool has them."""
         decisions = decided(pool.number, rows, self._width)
         features = np.hstack([pool.estimator(rows).features, decisions])
@@ -505,33 +479,3 @@ class Search:
         scores = predicted + self.model.penalty(features)
         self.seconds_in_model += self._clock() - start
         return features, margin, predicted, scores
-
-    def _evolve(self, pool: _Pool, parents: Rows, children: int) -> None:
-        self._add(pool, pool.space.mutate(self._rng, parents, children))
-        if len(pool.rows) > 2 * self._share:
-            order = np.argsort(pool.scores, kind="stable")
-            # What is forgotten may be drawn again; what was asked for may not, and stays known.
-            pool.keys.difference_update(row_keys(pool.rows[order[self._share :]]))
-            pool.keep(order[: self._share])
-
-
-def drawn(scores: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
-    """The positions of scores: the least first, the others at random, lower scores more likely.
-
-    The order is drawn from Boltzmann's distribution without replacement (the Gumbel trick). The
-    best predicted of very many rows have the largest errors in their favour, and are much alike.
-    """
-    order = np.argsort(scores, kind="stable")
-    luck = temperature * rng.gumbel(size=len(order))
-    luck[:1] = math.inf
-    return order[np.argsort(scores[order] - luck, kind="stable")]
-
-
-def _smallest(scores: np.ndarray, count: int) -> np.ndarray:
-    """The positions of the `count` smallest scores, in order; of equal ones the first."""
-    if len(scores) <= count:
-        return np.arange(len(scores))
-    limit = np.partition(scores, count - 1)[count - 1]
-    below = np.flatnonzero(scores < limit)
-    equal = np.flatnonzero(scores == limit)[: count - len(below)]
-    return np.sort(np.concatenate([below, equal]))

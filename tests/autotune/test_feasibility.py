@@ -153,7 +153,7 @@ def test_predictions_are_of_what_runs() -> None:
     search = search_of(OTHER, TARGET, config=SMALL)
     batch = search.ask(16)
     search.tell([observed(c, too_large) for c in batch])
-    pools = search._pools
+    pools = search.pools
     held_back = [p.scores - p.predicted for p in pools if len(p.rows)]
     assert max(map(np.max, held_back)) > 1.0
     for c in search.ask(64):
@@ -210,4 +210,4 @@ def test_without_a_model_failures_are_not_learned_from() -> None:
     config = dataclasses.replace(SMALL, model=False)
     search = search_of(OTHER, TARGET, config=config)
     search.tell([observed(c, too_large) for c in search.ask(16)])
-    assert not any((p.scores - p.predicted).any() for p in search._pools)
+    assert not any((p.scores - p.predicted).any() for p in search.pools)

@@ -387,18 +387,18 @@ def test_what_is_drawn_at_random_is_not_hopeless() -> None:
     config = SearchConfig(random=1.0, model=False, base=None)
     search = Search(ops.matmul_func(64, 64, 64), TARGET, config=config)
     batch = search.ask(64)
-    best = min(float(pool.scores.min()) for pool in search._pools)
+    best = min(float(pool.scores.min()) for pool in search.pools)
     predicted = [c.predicted for c in batch]
     assert len(batch) == 64
     assert max(predicted) <= min(best, *predicted) + config.explored
-    assert max(predicted) > sorted(np.concatenate([p.scores for p in search._pools]))[64]
+    assert max(predicted) > sorted(np.concatenate([p.scores for p in search.pools]))[64]
 
 
 def test_a_batch_is_the_best_row_and_some_of_those_near_it() -> None:
     def asked(temperature: float, seed: int) -> list[float]:
         config = SearchConfig(random=0.0, base=None, among=64, temperature=temperature)
         search = Search(func, TARGET, seed=seed, config=config, prepared=made)
-        scores.append(np.sort(search._pools[0].scores))
+        scores.append(np.sort(search.pools[0].scores))
         return [c.predicted for c in search.ask(8)]
 
     func, scores = ops.matmul_func(64, 64, 64), list[np.ndarray]()

@@ -21,13 +21,13 @@ from tilewright.autotune.records import (
 )
 from tilewright.autotune.search import remembered, transfer
 from tilewright.autotune.search.candidates import Rowspace
+from tilewright.autotune.search.matching import near
 from tilewright.autotune.search.search import Candidate, SearchConfig
 from tilewright.autotune.search.sketch import Sketch, sketches
 from tilewright.autotune.search.transfer import (
     Refitted,
     learned,
     model_of,
-    near,
     other_threads,
     refit,
     threads_of,
