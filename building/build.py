@@ -202,10 +202,10 @@ def build_all(  # noqa: PLR0913 - each option of a build has a name
 ) -> list[Module]:
     """Build several kernels in parallel: the same modules as of `build` of each program, in order.
 
-    Programs that have to be searched or compiled are built in `jobs` child processes, by default
-    one for each processor that may be used. Where a script or notebook registers instructions or
-    defines the kind of target, all is built here, one after the other, and so are programs that
-    sketch rules of your own are for.
+    Programs to be searched or compiled are built in `jobs` processes, this one and children, by
+    default one for each processor that may be used. Where a script or notebook registers
+    instructions or defines the kind of target, all is built here, one after the other, and so are
+    programs that sketch rules of your own are for.
 
     Raises what `build` raises, for the first program that cannot be built (the error names it), and
     `BuildError` where no process can be started.

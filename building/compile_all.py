@@ -113,11 +113,11 @@ def _compiled(
     func: Func, target: Target, began: float, *, strict_fp: bool, foreign: bool
 ) -> Compiled:
     """The code of a scheduled program, whose schedule has been looked for since `began`."""
-    from ..codegen.build import compile_func
-    from ..codegen.cache import compile_cached
+    from ..codegen.cache import Compile, compile_cached
     from ..codegen.generator import generator_for
 
-    chose, compiler = time.perf_counter(), compile_func
+    chose = time.perf_counter()
+    compiler: Compile | None = None
     if generator_for(target).may_end_process(target, foreign=foreign):
         from ..autotune.measure.compile_in_child import compile_in_child
 

@@ -104,7 +104,8 @@ def evidence_of(
             kernels[name] = _loop(group.loop, codes[group], sizes, called)
         elif name not in kernels:
             kernels[name] = _kernel(called[group], sizes, group.name, runs[name])
-            programs[name] = called[group].func, *called[group].compiled.scheduled
+            (scheduled,) = called[group].compiled.scheduled
+            programs[name] = called[group].func, scheduled
     plain = Evidence(
         VERSION, steps.signature.name, str(target), sources, dict(rewrites), nodes,
         tuple(_groups(graph, groups, codes)), tuple(kernels.values()), memory, {},

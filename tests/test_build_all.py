@@ -77,7 +77,7 @@ def text(module: tw.Module) -> str:
 def test_the_modules_are_those_of_single_builds(
     cached: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The code comes by message, with a cache on disk or without."""
+    """The code of a child comes by message, with a cache on disk or without."""
     with monkeypatch.context() as patch:
         patch.setenv(LOCATION, "")
         expected = [tw.build(program, SERIAL) for program in PROGRAMS]
@@ -87,8 +87,16 @@ def test_the_modules_are_those_of_single_builds(
     scheduled.vectorize(
         scheduled.split(scheduled.get_loops(scheduled.get_block("C"))[0], factors=[None, 8])[1]
     )
-    nothing_is_made_here(monkeypatch)
+    made, compile_func = list[str](), compiling.compile_func
+
+    def counted(func: Any, *arguments: Any, **options: Any) -> Any:
+        made.append(func.name)
+        return compile_func(func, *arguments, **options)
+
+    monkeypatch.setattr(compiling, "compile_func", counted)
     *found, by_hand = tw.build_all([*PROGRAMS, scheduled], SERIAL, jobs=2)
+    assert 1 <= len(made) <= len(PROGRAMS), "a child has made the first, this process the last"
+    assert made[0] == scheduled.func.name
     for one, other in zip(found, expected, strict=True):
         assert one.origin == other.origin
         assert one.signature == other.signature
@@ -164,7 +172,7 @@ def test_a_child_that_dies_costs_a_warning(
     modules = tw.build_all(PROGRAMS, SERIAL, jobs=2)
     assert [m.origin.kind for m in modules] == ["model"] * 3
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
-    assert len(caplog.records) == 3
+    assert 1 <= len(caplog.records) <= 3  # this process makes some
 
 
 def test_errors_are_those_of_single_builds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +240,7 @@ def test_a_child_that_is_stopped_does_not_hold_its_caller(
     monkeypatch.setattr(compile_in_child, "_ASLEEP", 0.5)
     modules = tw.build_all(PROGRAMS[:2], SERIAL, jobs=2)
     assert [m.signature.name for m in modules] == [p.name for p in PROGRAMS[:2]]
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "0.5 s" in caplog.text
 
 

@@ -175,7 +175,7 @@ class _Standing:
     @property
     def may_gain(self) -> bool:
         """Whether what a call may save is worth another sketch."""
-        spare = 2.0**self._predicted - NEAR * self._roofline
+        spare: float = 2.0**self._predicted - NEAR * self._roofline
         return spare > SAVES * max(0, len(self._seen) - 1)
 
     def _expected(self, choices: tuple[RuleChoice, ...]) -> float:

@@ -65,7 +65,6 @@ def emulated_device() -> Iterator[list[Fault]]:
     def provide(
         self: CudaGenerator, compiled: Compiled, origin: Origin, *, trust_indices: bool
     ) -> Module:
-        assert not isinstance(compiled.lowered, str)
         kernels = dict[str, DoubleKernel]()
         for func, launches in zip(compiled.lowered, kernels_of(compiled), strict=True):
             kernels |= emulated_kernels(func, launches, faults)

@@ -74,7 +74,7 @@ def compiled(name: str, without: int | None, target: Target) -> Compiled:
         generator.emit([Part(func, signature)], target, strict_fp=False), target
     )
     signature = sized(signature, code.workspaces)
-    return Compiled(signature, target, (func,), code.text, code.image, code.launches)
+    return Compiled(signature, target, (), code.text, code.image, code.launches)
 
 
 def run(name: str, without: int | None, target: Target) -> str | None:
