@@ -22,6 +22,7 @@ from tilewright.autotune.measure.worker_process import Worker
 from tilewright.autotune.rules.user_rules import SKETCH_RULES
 from tilewright.autotune.search import unmeasured
 from tilewright.codegen import cache as compiling
+from tilewright.codegen.build import compile_func
 from tilewright.codegen.disk_cache import LOCATION
 from tilewright.tir.instruction_set import find_instruction
 
@@ -87,7 +88,7 @@ def test_the_modules_are_those_of_single_builds(
     scheduled.vectorize(
         scheduled.split(scheduled.get_loops(scheduled.get_block("C"))[0], factors=[None, 8])[1]
     )
-    made, compile_func = list[str](), compiling.compile_func
+    made = list[str]()
 
     def counted(func: Any, *arguments: Any, **options: Any) -> Any:
         made.append(func.name)

@@ -36,7 +36,7 @@ def import_torch(program: Any, name: str = "") -> Graph:
     returns; a `None` is none. Complex ones are real, with the parts as a last dimension
     (`view_as_real`). Parameters and buffers are constants, whose memory is that of the tensors.
     Raises `UnsupportedError` with all nodes that are not supported, with open dims, with buffers
-    that are written, and with results that are no tensors; `ModelError` for what is no such program.
+    that are written, and with results that are no tensors; `ModelError` for what is no program.
     """
     try:
         import torch

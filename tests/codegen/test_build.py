@@ -279,7 +279,7 @@ def test_a_form_with_workspaces_beyond_every_array_is_refused() -> None:
     size = MAX_BYTES // WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT
     form = {**compiled.form, "workspaces": [size]}
     with pytest.raises(ArtifactError):
-        compiled_from(form, compiled.signature, compiled.target, "", "", compiled.image)
+        compiled_from(form, compiled.signature, compiled.target, (), "", compiled.image)
 
 
 def test_registers_of_a_loop_that_only_digits_of_it_index() -> None:
