@@ -9,8 +9,11 @@ import tilewright as tw
 from tilewright import te
 from tilewright.base.errors import GuardError
 from tilewright.building.build_model import build_graph
+from tilewright.building.build_program import Ways
 from tilewright.building.model_steps import root
+from tilewright.codegen.cuda.emulate import emulate
 from tilewright.codegen.detect import resolve
+from tilewright.codegen.lower import lower
 from tilewright.graph import Builder, Graph, TensorType, Value
 from tilewright.graph.groups import divide, is_view
 from tilewright.graph.ir import Constant
@@ -18,6 +21,9 @@ from tilewright.graph.joined import joined
 from tilewright.graph.lower import lowered
 from tilewright.graph.several_results import MAX_STREAMS
 from tilewright.schedule.find import blocks_in
+from tilewright.target import CudaTarget
+
+from .random_values import Array
 
 TARGET = "cpu -threads=1"
 X = TensorType("float32", (6, 40))
@@ -68,6 +74,20 @@ def test_two_results_are_one_kernel(graph: Graph) -> None:
     assert not func.allocs  # nothing goes through memory
     assert len(list(blocks_in(func.body))) == 1
     check(graph)
+
+
+def test_two_results_of_a_launch() -> None:
+    graph, target = backward(), CudaTarget.named("sm_90a")
+    (group,) = divide(graph)
+    ways = Ways(target, None, ("model",), None, strict_fp=False, locked=None, require_tuned=False)
+    choice = next(iter(ways.choices(lowered(group))))
+    program = lower(choice.scheduled(target), target)
+    arguments = dict(zip(graph.inputs.values(), random_arguments(graph), strict=True))
+    results = {v: np.empty(v.shape, v.dtype) for v in group.outputs}
+    assert not emulate(program, *(arguments[v] for v in group.inputs), *results.values()).faults
+    wanted = graph.reference(*arguments.values())
+    for value, expected in zip(graph.outputs.values(), wanted, strict=True):
+        np.testing.assert_allclose(results[value], expected, rtol=2e-5, atol=2e-5)
 
 
 def test_functions_that_wait_for_each_other_are_apart() -> None:
@@ -220,13 +240,17 @@ def a_graph(seed: int, nodes: int) -> Graph:
 
 
 def check(graph: Graph) -> None:
+    arguments = random_arguments(graph)
+    results = build_graph(graph, resolve(TARGET), jobs=1)(*arguments)
+    for found, wanted in zip(results, graph.reference(*arguments), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+def random_arguments(graph: Graph) -> list[Array]:
     rng = np.random.default_rng(0)
-    arguments = [
+    return [
         rng.normal(size=v.shape).astype(v.dtype)
         if v.dtype == "float32"
         else rng.integers(1 << 32, size=v.shape, dtype=v.dtype)
         for v in graph.inputs.values()
     ]
-    results = build_graph(graph, resolve(TARGET), jobs=1)(*arguments)
-    for found, wanted in zip(results, graph.reference(*arguments), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)

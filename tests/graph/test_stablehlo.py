@@ -330,6 +330,15 @@ def test_random_numbers_are_those_of_jax_bit_for_bit(generator: str, name: str) 
         np.testing.assert_array_equal(tw.build(graph, "cpu -threads=1")(words), own)
 
 
+def test_rounds_of_threefry_are_one_kernel() -> None:
+    """Three more are of the key, and one of what the bits are as floats."""
+    draw = DRAWS["uniform"]
+    graph = tw.import_stablehlo(exported(draw, jax.random.key(3, impl="threefry2x32")))
+    groups = divide(graph.optimized())
+    assert len(groups) == 5
+    assert max(len(group.nodes) for group in groups) > 100
+
+
 def test_normal_numbers_are_as_exact_as_their_functions() -> None:
     keys = np.array([[1, 2], [3, 1 << 31]], np.uint32)  # of the older kind
     draw = jax.vmap(lambda key: jax.random.normal(key, (40,)))
