@@ -187,7 +187,7 @@ def _require_few_sizes(module: Any, examples: Sequence[Any]) -> None:
     if current is None or current.frame_id is None or current.frame_compile_id is None:
         return
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-    sizes = {
+    sizes: dict[str, tuple[object, ...]] = {
         name: tuple(e if isinstance(e, int) else "open" for e in example.shape)
         for name, example in zip(names, examples, strict=False)
         if isinstance(example, torch.Tensor)
