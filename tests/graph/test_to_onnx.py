@@ -283,7 +283,11 @@ def _compare_with_onnxruntime(
         _check(found, value, 2e-4 if name == "grid_sample" else rounding)
 
 
-@pytest.mark.parametrize("name", sorted(generated.CASES))
+WITHOUT = {"lu", "cholesky", "solve_triangular"}
+"""Operators that ONNX does not have."""
+
+
+@pytest.mark.parametrize("name", sorted(generated.CASES.keys() - WITHOUT))
 def test_generated_cases_are_written(name: str) -> None:
     rng = np.random.default_rng(0)
     written = 0
@@ -352,10 +356,6 @@ def test_what_is_no_number_for_one_gate_is_none_for_that_gate_alone(cell: str) -
     for found, value in zip(again.reference(*operands), graph.reference(*operands), strict=True):
         _check(found, value, 1e-6)
     _compare_with_onnxruntime(name, model, graph, operands, graph.reference(*operands))
-
-
-WITHOUT = {"lu", "cholesky", "solve_triangular"}
-"""Operators that ONNX does not have."""
 
 
 def test_every_operator_is_written() -> None:

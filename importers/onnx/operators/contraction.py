@@ -8,7 +8,8 @@ import numpy as np
 
 from ....base.errors import ModelError
 from ....graph.builder import Builder
-from ....graph.compose.basics import part
+from ....graph.compose import linear
+from ....graph.compose.basics import part, reshaped
 from ....graph.compose.contraction import (
     biased,
     causal_conv,
@@ -28,6 +29,15 @@ _MICROSOFT = "com.microsoft"
 @onnx_op("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> Value:
     return product(b, node[0], node[1])
+
+
+@onnx_op("Det")
+def determinant(b: Builder, node: OnnxNode) -> Value:
+    x = node[0]
+    if x.type.rank < 2 or x.shape[-1] != x.shape[-2]:
+        raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
+    factors, pivots, _ = b.add_all("lu", linear.batched(b, x))
+    return reshaped(b, linear.determinant(b, factors, pivots), x.shape[:-2])
 
 
 @onnx_op("Gemm")
