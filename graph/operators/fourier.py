@@ -26,6 +26,8 @@ from ...tir.parser import parse
 from ..ir import TensorType
 from ..operator import Array, Kind, programmed
 
+WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+"""What sums are computed in: of float32 as numpy does, so that a result is rounded once."""
 MAX_RADIX = 13
 """Lengths whose prime factors are at most this are transformed by stages."""
 FORMS = ("complex", "of_real", "to_real")
@@ -413,6 +415,3 @@ class _Text:
     def _narrowed(self, value: str) -> str:
         value = value if self.scale == 1 else f"({value}) * {float(self.scale)!r}"
         return value if self.wide == self.dtype else f'T.cast("{self.dtype}", {value})'
-
-
-WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
