@@ -32,6 +32,8 @@ def triangle_solved(
 
 def factors_solved(b: Builder, lu: Value, order: Value, y: Value) -> Value:
     """The x of `a @ x = y` (batch, n, m), of the factors of `a` and the order of its rows."""
+    if not y.type.size:
+        return y
     places = b.add("broadcast_to", reshaped(b, order, (*order.shape, 1)), shape=y.shape)
     own = b.add("take_along", y, places, axis=1)
     own = triangle_solved(b, lu, own, lower=True, unit=True)

@@ -16,6 +16,7 @@ from .test_torch import Module, check, exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 L = torch.linalg
+ONE: Any = torch.eye(4, dtype=torch.float64)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cholesky": lambda _a, s, _b: (L.cholesky(s), L.cholesky(s, upper=True)),
     "inverse": lambda a, _s, _b: L.inv(a),
@@ -32,7 +33,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         torch.cholesky_inverse(L.cholesky(s, upper=True), upper=True),
     ),
 }
-ONE = torch.eye(4, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
