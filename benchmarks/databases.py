@@ -22,8 +22,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sqlalchemy import event
 
 import tilewright as tw
 from tilewright.tuning_db import (
@@ -76,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 copied(folder / "many.db", server),
             ):
                 print(f"  the best of a program on the server: {lookups(server, *wanted)}")
+                print(f"  of which there: {at_server(server, *wanted):.2f} ms")
         lines = folder / "records.jsonl"
         with tw.TuningDatabase(folder / "source.db") as source:
             fill(source, options.imported // 2)
@@ -108,6 +111,30 @@ def lookups(
         assert found is not None
     worked = (time.process_time() - worked) / len(times)
     return f"{statistics.median(times) * 1e3:.2f} ms, {worked * 1e3:.2f} ms of this process"
+
+
+def at_server(
+    database: TuningDatabase, ids: list[str], target: TargetRecord, toolchain: Toolchain
+) -> float:
+    """The median milliseconds in which a server executes the statement of a lookup."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+    engine = database._layers[0].engine
+
+    def note(_c: object, _cursor: object, text: str, values: dict[str, Any], *_: object) -> None:
+        asked.append((text, values))
+
+    event.listen(engine, "before_cursor_execute", note)
+    database.best(ids[0], target, toolchain)
+    event.remove(engine, "before_cursor_execute", note)
+    ((text, values),) = asked
+    with engine.connect() as connection:
+        plans = [
+            connection.exec_driver_sql(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", {**values, "workload": id}
+            ).scalar_one()
+            for id in ids
+        ]
+    return statistics.median(plan[0]["Execution Time"] for plan in plans)
 
 
 def fill(database: TuningDatabase, trials: int) -> None:
