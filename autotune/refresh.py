@@ -24,7 +24,7 @@ from ..tir.ir import Func
 from ..tir.parser import parse
 from ..tuning_db import TuningDatabase
 from ..tuning_db.arguments import opened
-from ..tuning_db.best import Best
+from ..tuning_db.results import Best
 from ..tuning_db.staleness import PRIMITIVE, reverify
 from ..tuning_db.store import DatabaseOrPath
 from ..tuning_db.values import ScheduleRecord, Session, TargetRecord, Toolchain, Workload

@@ -13,9 +13,9 @@ from ..base.errors import TuningError
 from ..base.hints import Hinted
 from ..base.text import LINE, count, excerpt, in_lines, printable, short_id
 from ..schedule import Trace
-from ..tuning_db.best import ComparedSchedule
 from ..tuning_db.canonical import Json
 from ..tuning_db.gains import Gains, gains_text
+from ..tuning_db.results import ComparedSchedule
 from ..tuning_db.values import Outcome, SessionStatus
 from ..tuning_db.views import required_pandas
 from .model.target_model import Roofline

@@ -304,8 +304,8 @@ def _workload(program: str, options: Options) -> Workload:
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
-    from ..tuning_db.best import Verdict
     from ..tuning_db.gains import Gain, gain_cell
+    from ..tuning_db.results import Verdict
 
     if gain is None:
         return ""

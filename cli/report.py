@@ -172,8 +172,8 @@ def print_json(value: object) -> None:
 
 def print_kernels(results: Sequence[TuneResult], runs: Mapping[Func, float]) -> None:
     """Print the results of the kernels of models, and how often these run each."""
-    from ..tuning_db.best import Baseline
     from ..tuning_db.gains import gain_cell
+    from ..tuning_db.results import Baseline
 
     rows = [
         [

@@ -19,9 +19,9 @@ from tilewright.base.durations import (
     format_seconds,
 )
 from tilewright.lab.workbench.versions import Comparison
-from tilewright.tuning_db.best import Baseline, ComparedSchedule, Verdict
 from tilewright.tuning_db.compare import TimeDiff
 from tilewright.tuning_db.gains import Gain, gain_cell, gains_text
+from tilewright.tuning_db.results import Baseline, ComparedSchedule, Verdict
 
 RATIOS = st.one_of(st.floats(0.9, 1.2), st.floats(0.01, 20), st.floats(1e-3, 1e4))
 FASTER = re.compile(r"(?:(\d+(?:\.\d+)?)x(?: (faster|slower))?|same time)")

@@ -33,8 +33,8 @@ from tilewright.tuning_db import (
     TargetRecord,
     Workload,
 )
-from tilewright.tuning_db.best import ComparedSchedule, Verdict
 from tilewright.tuning_db.explain import Near, Reason, Refused
+from tilewright.tuning_db.results import ComparedSchedule, Verdict
 from tilewright.tuning_db.values import KINDS
 
 from .golden import check_golden

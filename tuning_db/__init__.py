@@ -61,7 +61,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .best import Baseline, Best, ComparedSchedule, Relative, Verdict
     from .canonical import Json, canonical_json
     from .compare import DatabaseDiff, RecordDiff
     from .explain import Explanation, Near, Reason, Refused
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from .outcome import Outcome
     from .pins import Pinned
     from .removal import Removal, RemovalReason
+    from .results import Baseline, Best, ComparedSchedule, Relative, Verdict
     from .store import TuningDatabase
     from .values import (
         AnyRecord,
@@ -127,9 +127,9 @@ __all__ = [
 
 # Loaded on first use: those who need only the records, or one enumeration, do without SQLAlchemy.
 _HOMES = {
-    "Baseline": ".best",
-    "Best": ".best",
-    "ComparedSchedule": ".best",
+    "Baseline": ".results",
+    "Best": ".results",
+    "ComparedSchedule": ".results",
     "DatabaseDiff": ".compare",
     "Explanation": ".explain",
     "Gain": ".gains",
@@ -140,11 +140,11 @@ _HOMES = {
     "RecordDiff": ".compare",
     "Refused": ".explain",
     "Json": ".canonical",
-    "Relative": ".best",
+    "Relative": ".results",
     "Removal": ".removal",
     "RemovalReason": ".removal",
     "TuningDatabase": ".store",
-    "Verdict": ".best",
+    "Verdict": ".results",
     "canonical_json": ".canonical",
 }
 

@@ -30,7 +30,6 @@ from sqlalchemy import (
 from ..base.display import html
 from ..base.durations import format_seconds
 from ..base.text import count, excerpt, printable, short_id
-from .best import Best, Verdict
 from .codec import LIMITS, LONGEST, SHORTEST, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
@@ -39,6 +38,7 @@ from .lookup import best, failed_checks, gains, noise, outdating, superseded_in
 from .near import distance
 from .read import Damage, Layers, get, location, raw
 from .resources import resources_text
+from .results import Best, Verdict
 from .staleness import lowered, other_version
 from .tables import measurement, schedule, target, toolchain, workload
 from .usable import EXACT, IN_RANGE, SUPERSEDED, Finals, within

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import floor, log10
 
 from ..base.durations import change, format_change_between, format_changes, format_ratio
-from .best import Baseline, Verdict
 from .interleaved_comparison import TimeRatio, is_as_written, time_ratio
+from .results import Baseline, Verdict
 from .values import Measurement, ScheduleRecord, Session
 
 _WIDE = 1.5

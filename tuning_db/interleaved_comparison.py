@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 from ..base.durations import median_interval
 from ..base.text import count
-from .best import Baseline, ComparedSchedule, Verdict
 from .canonical import Json, parse_trace
+from .results import Baseline, ComparedSchedule, Verdict
 from .values import Measurement, ScheduleRecord
 
 MARGIN = 0.02

@@ -33,7 +33,6 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, literal_column
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
-from .best import Best
 from .codec import instant
 from .confirm import Applies, Check, Entry, Wanted, confirmed, intact
 from .failures import CallersError
@@ -52,6 +51,7 @@ from .read import (
     undamaged,
     with_schedule,
 )
+from .results import Best
 from .tables import measurement, pin, target, verification
 from .usable import (
     IN_RANGE,

@@ -11,11 +11,11 @@ from functools import partial
 from sqlalchemy import bindparam, func, or_, select
 
 from ..base.errors import DatabaseError
-from .best import Relative
 from .codec import instant
 from .confirm import Wanted
 from .lookup import failed_checks, ranked
 from .read import COLUMNS, Damage, Layers, raw, to_record, undamaged
+from .results import Relative
 from .tables import measurement, session, target, toolchain, workload
 from .values import Measurement, Workload
 

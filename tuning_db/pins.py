@@ -15,9 +15,9 @@ from ..base.durations import change
 from ..base.errors import DatabaseError
 from ..base.text import short_id
 from . import lookup
-from .best import Best, ComparedSchedule
 from .confirm import Wanted
 from .read import Layers
+from .results import Best, ComparedSchedule
 from .tables import pin as pins
 from .tables import target as targets
 from .values import Measurement, Pin, ScheduleRecord, TargetRecord, Verification, Workload, verified

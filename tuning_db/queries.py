@@ -20,7 +20,6 @@ from ..base.hints import Hinted
 from ..base.text import short_id
 from . import lookup, near
 from .arguments import require_amounts
-from .best import Best, Relative
 from .compare import RecordDiff, compare_records, compare_times
 from .confirm import Applies, Wanted
 from .connect import Opened, SecondStatement
@@ -46,6 +45,7 @@ from .read import (
     with_prefix,
     with_schedule,
 )
+from .results import Best, Relative
 from .tables import TABLES, measurement
 from .tables import workload as programs
 from .tally import Place, Tally, count_trials, counts, each, places, tally

@@ -26,7 +26,7 @@ from ...target import Target
 from ...tir.ir import Func
 from ...tir.parser import parse
 from ...tuning_db import TuningDatabase
-from ...tuning_db.best import Relative
+from ...tuning_db.results import Relative
 from ...tuning_db.values import Measurement, Outcome, TargetRecord, Toolchain, Workload
 from ..model.base_model import SHIPPED, named
 from ..model.cost_model import CostModel, TrainingRows

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from ...base.durations import MeasuredTime, format_ratio, format_seconds
 from ...base.text import count, excerpt, short_id
-from ...tuning_db.best import ComparedSchedule
 from ...tuning_db.gains import Gains
+from ...tuning_db.results import ComparedSchedule
 from ...tuning_db.values import Outcome
 
 _TEXT = 40

@@ -14,8 +14,8 @@ from ...runtime.timer import DISTURBED_FINALS, turn_seconds
 from ...schedule import Trace
 from ...target import Target
 from ...tir.ir import Func
-from ...tuning_db.best import Baseline, ComparedSchedule
 from ...tuning_db.gains import Gain, Gains
+from ...tuning_db.results import Baseline, ComparedSchedule
 from ...tuning_db.values import ScheduleRecord
 from ..config import MIN_FINALISTS, TuneConfig
 from ..measure.any_measurer import AnyMeasurer

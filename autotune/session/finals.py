@@ -18,7 +18,6 @@ from ...base.errors import DatabaseError
 from ...runtime.timer import CALM_PAUSES, DISTURBED_FINALS, slowdown, turn_seconds
 from ...schedule import Trace
 from ...tuning_db import TuningDatabase
-from ...tuning_db.best import ComparedSchedule, Verdict
 from ...tuning_db.gains import Gains, gains_of, untuned_of
 from ...tuning_db.interleaved_comparison import (
     TimeRatio,
@@ -26,6 +25,7 @@ from ...tuning_db.interleaved_comparison import (
     fastest_row,
     time_ratio,
 )
+from ...tuning_db.results import ComparedSchedule, Verdict
 from ...tuning_db.values import Measurement, Outcome, ScheduleRecord, Session
 from ..measure.measure_result import Kernel
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...base.durations import format_ratio
 from ...base.text import short_id
-from ...tuning_db.best import Baseline, ComparedSchedule, Verdict
 from ...tuning_db.gains import Gains
+from ...tuning_db.results import Baseline, ComparedSchedule, Verdict
 from ...tuning_db.values import Outcome, Session
 from ..measure.any_measurer import AnyMeasurer
 from ..measure.measure_result import Kernel, MeasureResult

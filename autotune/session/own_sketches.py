@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...base.durations import format_seconds
 from ...base.text import count
 from ...tir.ir import Func
-from ...tuning_db.best import ComparedSchedule
+from ...tuning_db.results import ComparedSchedule
 from ...tuning_db.values import Outcome
 from ..rules.rule import GroupKind, SketchRule
 from ..rules.user_rules import SKETCH_RULES

@@ -17,9 +17,9 @@ from ...base.durations import format_seconds
 from ...base.errors import TilewrightError
 from ...base.text import count
 from ...schedule import Trace
-from ...tuning_db.best import Baseline
 from ...tuning_db.gains import Gains
 from ...tuning_db.interleaved_comparison import summary
+from ...tuning_db.results import Baseline
 from ...tuning_db.values import Measurement, Outcome, ScheduleRecord, SessionStatus
 from ..cluster.measurer import ClusterMeasurer
 from ..config import TuneConfig

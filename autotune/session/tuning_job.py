@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...base.errors import ClusterError, DatabaseError, TilewrightError, TuningError
 from ...target import Target
 from ...tuning_db import TuningDatabase
-from ...tuning_db.best import Baseline
+from ...tuning_db.results import Baseline
 from ...tuning_db.sessions import AT_WORK
 from ...tuning_db.values import Session, SessionStatus, TargetRecord
 from ..cluster.cluster import Cluster

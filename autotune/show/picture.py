@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 from ...base.display import html
 from ...base.durations import MeasuredTime, format_ratio, format_seconds
 from ...base.text import LINE, count, cut, excerpt, in_lines, printable, short_id
-from ...tuning_db.best import ComparedSchedule
 from ...tuning_db.gains import gains_text
+from ...tuning_db.results import ComparedSchedule
 from ...tuning_db.values import Outcome
 from ..result import origin_text, slower_finals_text
 from ..session.events import Batch, Drift, Ended, Event, Final, Started, Trial, Waiting

@@ -20,7 +20,7 @@ from ...base.process import InProcess
 from ...base.text import LINE, short_id
 from ...tuning_db import TuningDatabase
 from ...tuning_db.arguments import opened
-from ...tuning_db.best import Best
+from ...tuning_db.results import Best
 from ...tuning_db.sessions import is_alive
 from ...tuning_db.store import DatabaseOrPath
 from ...tuning_db.values import Session, SessionStatus, TargetRecord, Toolchain, Workload

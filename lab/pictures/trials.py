@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ...autotune.session.events import Trial
 from ...base.durations import format_seconds
 from ...base.text import short_id
-from ...tuning_db.best import Baseline, ComparedSchedule, Verdict
 from ...tuning_db.gains import Gains, gains_text
+from ...tuning_db.results import Baseline, ComparedSchedule, Verdict
 from ...tuning_db.values import Outcome
 from .bars import Interval, bars, intervals
 from .charts import Layer, chart

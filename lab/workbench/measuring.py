@@ -49,8 +49,8 @@ from ...schedule.require import Space
 from ...target import Target
 from ...tir.ir import Func
 from ...tuning_db import TuningDatabase
-from ...tuning_db.best import ComparedSchedule
 from ...tuning_db.interleaved_comparison import compare_schedules, time_ratio
+from ...tuning_db.results import ComparedSchedule
 from ...tuning_db.values import AnyRecord, Outcome, Session, SessionStatus
 from ..pictures.page import text
 from .answers import problem

@@ -11,9 +11,9 @@ from ...base.text import short_id
 from ...schedule import Trace
 from ...target import Target
 from ...tuning_db import TuningDatabase
-from ...tuning_db.best import Best, ComparedSchedule
 from ...tuning_db.finals_rule import finals_key
 from ...tuning_db.interleaved_comparison import compare_schedules
+from ...tuning_db.results import Best, ComparedSchedule
 from ...tuning_db.values import (
     Measurement,
     Order,

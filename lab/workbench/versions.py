@@ -10,8 +10,8 @@ from ...autotune.records import schedule_record
 from ...base.durations import change, format_change_between, measured_time
 from ...base.errors import TilewrightError
 from ...schedule import Schedule
-from ...tuning_db.best import Verdict
 from ...tuning_db.interleaved_comparison import TimeRatio
+from ...tuning_db.results import Verdict
 from .program_tree import Data
 
 MOST = 500

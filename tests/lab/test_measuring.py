@@ -34,8 +34,8 @@ from tilewright.lab.workbench.versions import Comparison, Timing
 from tilewright.lab.workbench.workbench import Workbench
 from tilewright.runtime.measure.pack import read_pack
 from tilewright.schedule.primitive import PRIMITIVES
-from tilewright.tuning_db.best import Verdict
 from tilewright.tuning_db.codec import from_plain
+from tilewright.tuning_db.results import Verdict
 from tilewright.tuning_db.values import (
     Measurement,
     Outcome,

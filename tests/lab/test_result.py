@@ -19,8 +19,8 @@ from tilewright.lab.pictures.page import page
 from tilewright.lab.pictures.trials import improvements, rank_correlation
 from tilewright.lab.pictures.views import view_of
 from tilewright.lab.plot import convergence
-from tilewright.tuning_db.best import ComparedSchedule, Verdict
 from tilewright.tuning_db.gains import Gain
+from tilewright.tuning_db.results import ComparedSchedule, Verdict
 from tilewright.tuning_db.values import Outcome, SessionStatus
 
 from ..layers import mlp

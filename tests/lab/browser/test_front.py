@@ -25,7 +25,7 @@ from tilewright.lab.workbench.measuring import LabRun, VersionResults
 from tilewright.lab.workbench.versions import Comparison, Timing, Version
 from tilewright.lab.workbench.workbench import Workbench
 from tilewright.tir.ir import Func
-from tilewright.tuning_db.best import Verdict
+from tilewright.tuning_db.results import Verdict
 from tilewright.tuning_db.values import Verification, utc_now
 
 from ...layers import LAYERS
