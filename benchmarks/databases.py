@@ -134,7 +134,7 @@ def at_server(
             ).scalar_one()
             for id in ids
         ]
-    return statistics.median(plan[0]["Execution Time"] for plan in plans)
+    return statistics.median(float(plan[0]["Execution Time"]) for plan in plans)
 
 
 def fill(database: TuningDatabase, trials: int) -> None:
