@@ -174,7 +174,7 @@ def read_manifest(code_path: Path) -> Manifest:
 
 def manifest_content(code_path: Path) -> bytes:
     """The bytes of the manifest of an artifact. Raises `ArtifactError`."""
-    if not code_path.name or code_path.is_dir():
+    if not code_path.name or os.path.isdir(code_path):
         raise ArtifactError(
             "{0} is a folder; expected the path of the code of an artifact", code_path
         )
@@ -200,7 +200,7 @@ def artifact_beside(path: Path) -> Path | None:
     """The code of the artifact to which a file beside it belongs: `det.so` of `det.so.part1`."""
     while path.suffix:
         path = path.with_suffix("")
-        if path.is_file() and manifest_path(path).is_file():
+        if os.path.isfile(path) and os.path.isfile(manifest_path(path)):
             return path
     return None
 

@@ -44,14 +44,17 @@ def notebooks() -> list[Path]:
 def run(path: Path, folder: Path, smaller: Mapping[str, str] | None = None) -> Any:
     """A notebook with the outputs of running it in a folder.
 
-    `smaller` are parts of code, and what runs in their place. A cell that raises ends the run with
-    nbclient's `CellExecutionError`, but for those with the tag `raises-exception`.
+    `smaller` are parts of code, and what runs in their place. A line break stands before the first
+    line. A cell that raises ends the run with nbclient's `CellExecutionError`, but for those with
+    the tag `raises-exception`.
     """
     notebook = nbformat.read(path, as_version=4)
     sources = [cell.source for cell in notebook.cells]
     for cell in notebook.cells:
+        source = f"\n{cell.source}"
         for old, new in (smaller or {}).items():
-            cell.source = cell.source.replace(old, new)
+            source = source.replace(old, new)
+        cell.source = source[1:]
     client = NotebookClient(
         notebook,
         kernel_name=KERNEL,

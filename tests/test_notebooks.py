@@ -25,7 +25,7 @@ SMALLER |= {
     "rounds=41": "rounds=3",
     "ops.conv2d_func(1, 32, 28, 28, 64, 3, padding=1)": "ops.matmul_func(32, 32, 32)",
     "ops.conv2d_func(1, 32, 56, 56, 64, 3, padding=1)": "ops.matmul_func(64, 32, 32)",
-    "import tilewright as tw": "import tilewright as tw, tilewright.tests.short_sessions",
+    "\nimport tilewright as tw": "\nimport tilewright as tw, tilewright.tests.short_sessions",
 }
 """Parts of code, and smaller ones that are run here instead."""
 MOST_BYTES = 400_000

@@ -82,7 +82,7 @@ def test_gradients_are_those_of_torch(name: str, monkeypatch: pytest.MonkeyPatch
     """By the reference of the graphs, node by node: what kernels compute is tested elsewhere."""
     from tilewright.torch_backend import compiled_graph
 
-    def referred(graph: Any, target: str, database: Any) -> Any:
+    def referred(graph: Any, target: str, database: Any, **_: Any) -> Any:
         def at(*addresses: int) -> None:
             sides = [*graph.inputs.values(), *graph.outputs.values()]
             arrays = [tensor_at(v.type, a) for v, a in zip(sides, addresses, strict=True)]

@@ -87,7 +87,7 @@ def test_without_one_the_error_names_packages() -> None:
 )
 def test_a_linker_is_chosen_by_its_command(chosen: str, program: str, options: list[str]) -> None:
     found = linker(foreign(), chosen, find=only(program))
-    assert (found[0], found[-len(options) :] if options else []) == (f"/bin/{program}", options)
+    assert found[: 1 + len(options)] == [f"/bin/{program}", *options]
     assert ("-nostdlib" in found) is (program == "clang")
 
 

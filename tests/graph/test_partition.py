@@ -135,7 +135,7 @@ def test_any_cut_computes_what_the_whole_does(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", [3, 14])
+@pytest.mark.parametrize("seed", [1, 4])
 def test_kernels_beside_the_reference_compute_what_the_whole_does(seed: int) -> None:
     case = a_graph(seed)
     rng = np.random.default_rng(seed)

@@ -63,7 +63,7 @@ def special(graph: Graph) -> list[np.ndarray]:
 def test_changed_examples_keep_what_they_compute() -> None:
     graphs = [parsed(inputs, nodes) for _, inputs, nodes, _ in CASES]
     fired = Counter[str]()
-    for seed in range(examples(2400)):
+    for seed in range(examples(4800)):
         rng = np.random.default_rng(seed)
         graph = mutant(graphs, lambda n, rng=rng: int(rng.integers(n)))  # type: ignore[misc]
         if graph is not None:

@@ -74,7 +74,9 @@ def compiled(name: str, without: int | None, target: Target) -> Compiled:
         generator.emit([Part(func, signature)], target, strict_fp=False), target
     )
     signature = sized(signature, code.workspaces)
-    return Compiled(signature, target, (), code.text, code.image, code.launches)
+    made = Compiled(signature, target, (), code.text, code.image, code.launches)
+    vars(made)["lowered"] = (func,)  # without a barrier it is that of no scheduled program
+    return made
 
 
 def run(name: str, without: int | None, target: Target) -> str | None:
