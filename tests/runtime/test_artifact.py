@@ -475,7 +475,7 @@ def link_to_pipe(path: Path) -> None:
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (os.mkfifo, "is a pipe, expected a regular file"),
-    "folder": (lambda p: p.mkdir(), "is a folder; expected the path of the code"),
+    "folder": (lambda p: p.mkdir(), "is a folder[,;] expected"),
     "device": (lambda p: p.symlink_to("/dev/zero"), "is a device, expected a regular file"),
     "terminal": (lambda p: p.symlink_to("/dev/null"), "is a device, expected a regular file"),
     "socket": (make_socket, "cannot read .*: No such device or address"),
