@@ -98,13 +98,21 @@ def _missing(source: Connection, destination: Connection, kind: str) -> Iterator
     table = TABLES[kind]
     state = raw(table.c[CHANGING[kind]]) if kind in CHANGING else null()
     every = select(raw(table.c.id), state)
-    read = instant if kind == Session.kind else lambda value: value
+    read = _moment if kind == Session.kind else lambda value: value
     with source.execute(every, execution_options={"yield_per": BATCH}) as rows:
         for batch in rows.partitions():
             ids = [id for id, _ in batch]
             there = destination.execute(every.where(table.c.id.in_(ids))).all()
             known = {id: read(value) for id, value in there}
             yield from (id for id, value in batch if id not in known or known[id] != read(value))
+
+
+def _moment(value: object) -> object:
+    """A time, or what is damaged as it is: the record with it is read, and refused alone."""
+    try:
+        return instant(value)
+    except DatabaseError:
+        return value
 
 
 def _records(

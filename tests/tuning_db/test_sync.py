@@ -112,6 +112,20 @@ def test_what_is_refused_holds_back_no_other(new_place: Place, tmp_path: Path) -
         assert mine.get(Workload, SOFTMAX.id) == SOFTMAX
 
 
+@pytest.mark.parametrize("damaged", ["mine", "team"])
+def test_a_session_with_a_damaged_time_holds_back_no_other(damaged: str, tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.db" for name in ("mine", "team")}
+    with TuningDatabase(paths["mine"]) as mine, TuningDatabase(paths["team"]) as team:
+        mine.put(*BASE, *verified(8, 1.0))
+        team.put(*BASE)
+        with {"mine": mine, "team": team}[damaged]._layers[0].writing() as connection:
+            connection.exec_driver_sql("UPDATE session SET heartbeat = '2026-99-99'")
+        with pytest.raises(DatabaseError) as caught:
+            mine.sync(team)
+        assert caught.value.data["record"] == SESSION.id
+        assert team.measurements() == [measurement(8, 1.0)]
+
+
 def test_a_damaged_record_is_refused_by_name(new_place: Place, tmp_path: Path) -> None:
     with TuningDatabase(tmp_path / "mine.db") as mine, TuningDatabase(new_place()) as team:
         mine.put(*BASE, *verified(8, 1.0))
