@@ -599,6 +599,18 @@ def test_a_graph_is_tuned_before_it_is_built(
     assert asked == [(3, "cpu -threads=1", path, 60)]
 
 
+def test_a_lock_is_of_the_tolerance_that_graphs_were_built_with() -> None:
+    module, image = torch.nn.Conv2d(16, 16, 3), torch.randn(1, 16, 18, 18)
+    exact, within = compiled(module), compiled(module, tolerance=1e-3)
+    with torch.no_grad():
+        torch.testing.assert_close(within(image), module(image), rtol=1e-3, atol=1e-3)
+        kernels = tw.torch_report().freeze().kernels
+        assert {kernel.inexact for kernel in kernels} == {"winograd"}
+        exact(image)
+    with pytest.raises(tw.BuildError):
+        tw.torch_report().freeze()
+
+
 @pytest.mark.parametrize("freeze", [False, True])
 def test_what_was_built_is_frozen_and_built_again(tmp_path: Path, freeze: bool) -> None:
     module, x, path = mlp(), torch.randn(3, 8), tmp_path / "torch.lock"

@@ -112,8 +112,8 @@ class TorchReport:
 
         `torch.compile(..., options={"locked": ...})` builds what it says, and fails with a
         `LockError` where a graph has become another one. Raises `BuildError` where nothing was
-        built, where graphs have several targets or databases, where what was compiled is not alive
-        any more, and with `require_tuned` `NotTunedError` for kernels without a record.
+        built, where graphs have several targets, databases or tolerances, where what was compiled
+        is not alive any more, and with `require_tuned` `NotTunedError` for kernels without one.
         """
         from ..building.freeze import freeze
 
@@ -128,15 +128,18 @@ class TorchReport:
         ways = [one.ways for one in compiled]
         if any(options.locked is not None for _, options in ways):
             raise BuildError("the report has graphs that were built of a lock", hint=_NEW_REPORT)
-        if len({(target, options.database) for target, options in ways}) != 1:
+        if len({(target, options.database, options.tolerance) for target, options in ways}) != 1:
             found = ", ".join(sorted({target for target, _ in ways})) or "none"
             raise BuildError(
-                "expected graphs for one target, with one database, found {0}", found,
+                "expected graphs for one target, with one database and tolerance, found {0}", found,
                 hint=_NEW_REPORT,
             )  # fmt: skip
         target, options = ways[0]
         graphs = [graph for one in compiled for graph in one.graphs()]
-        return freeze(graphs, target, options.database, require_tuned=require_tuned)
+        return freeze(
+            graphs, target, options.database, tolerance=options.tolerance,
+            require_tuned=require_tuned,
+        )  # fmt: skip
 
     def __str__(self) -> str:
         head = f"{_count(self.graphs, 'graph')}, {_count(self.breaks, 'graph break')}"

@@ -64,7 +64,7 @@ def require_taken(refused: Mapping[str, DatabaseError]) -> None:
         raise error
     reasons = [error.first_line for error in refused.values()][:_SHOWN]
     raise DatabaseError(
-        "{0} are refused, and all others were taken: {1}{2}",
+        "{0} are refused: {1}{2}",
         count(len(refused), "record"),
         "; ".join(reasons),
         f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else "",
