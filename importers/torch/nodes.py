@@ -31,6 +31,7 @@ from .table import (
     as_number,
     dtype_name,
     part_dtype,
+    real_of,
 )
 
 Result: TypeAlias = "Value | tuple[Value, ...] | Complex"
@@ -158,6 +159,8 @@ class AtenNodes(Translation):
             declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
             first = next(t for t in declared if t is not None)
             made = self._applied(translate, first, args, kwargs)
+            if isinstance(made, Complex) and not is_complex(_flat(node.meta["val"])[0]):
+                made = real_of(self.builder, made, first.dtype)  # as a dtype that it was given
             if isinstance(made, Complex):
                 results = checked((made.real, made.imag), declared * 2, "PyTorch")
             else:

@@ -77,6 +77,14 @@ class Complex:
         return stacked(b, [self.real, self.imag], self.real.type.rank)
 
 
+def real_of(b: Builder, x: Complex, dtype: str) -> Value:
+    """A complex tensor as one of a real dtype, without the imaginary part: a bool is whether it is
+    not 0.
+    """
+    real, imag = (cast_to(b, part, dtype) for part in (x.real, x.imag))
+    return b.add("logical_or", real, imag) if dtype == "bool" else real
+
+
 COMPLEX: dict[str, Translate] = {}
 """Translations of overloads that read or return complex tensors."""
 _PARTS = {"complex64": "float32", "complex128": "float64"}

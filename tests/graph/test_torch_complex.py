@@ -113,3 +113,14 @@ def test_the_size_of_numbers_whose_squares_are_out_of_range() -> None:
     numbers = [[1e200, 1e200], [1e-200, 1e-200], [0, 0], [-5, 0], [3, 4]]
     parts = torch.tensor(numbers, dtype=torch.float64)
     check(lambda x: torch.view_as_complex(x).abs(), parts, tolerance=1e-15)
+
+
+def given_dtypes(x: Any, z: Any) -> Any:
+    made = x.sum(0, dtype=torch.complex64), x.cumsum(0, dtype=torch.cfloat), x.mean(dtype=z.dtype)
+    return *made, z.sum(0, dtype=torch.float32), z.cumsum(1, dtype=torch.float64), z.to(torch.bool)
+
+
+def test_reductions_to_complex_numbers_and_from_these() -> None:
+    torch.manual_seed(0)
+    z = torch.tensor([[1j, 0, 2], [1 + 1j, 3, -2j]])
+    check(Module(given_dtypes), torch.randn(2, 3), z, compiled=False)

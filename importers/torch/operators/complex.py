@@ -16,7 +16,7 @@ from ....graph.compose.basics import cast_to, in_rank, reshaped, times
 from ....graph.compose.signal import dft
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..table import TABLE, Complex, Number, aten_complex, dtype_name
+from ..table import TABLE, Complex, Number, aten_complex, dtype_name, real_of
 
 Operand: TypeAlias = "Complex | Value | complex | Number"
 
@@ -58,17 +58,18 @@ _OF_PARTS = (
     "diagonal.default", "tril.default", "triu.default", "empty.memory_format",
     "new_empty_strided.default",
 )  # fmt: skip
-"""Operators that are linear: each part is as if it were alone."""
+"""Operators that are linear in their first operand: each part is as if it were alone."""
 
 
-for _overload in _OF_PARTS:
-    aten_complex(_overload)(partial(_each, _overload))
-
-
-def _of_both(overload: str, places: Sequence[int], b: Builder, out: TensorType, *args: Any) -> Any:
+def _of_both(
+    overload: str, places: Sequence[int], b: Builder, out: TensorType, *args: Any, **kwargs: Any
+) -> Complex:
     """As `_each`, with the operands at these places as complex ones."""
-    own = [_complex(b, arg, out) if n in places else arg for n, arg in enumerate(args)]
-    return _each(overload, b, out, *own)
+    own = [
+        _complex(b, arg, out) if n in places and not isinstance(arg, list) else arg
+        for n, arg in enumerate(args)
+    ]
+    return _each(overload, b, out, *own, **kwargs)
 
 
 _OF_BOTH = {
@@ -82,7 +83,7 @@ _OF_BOTH = {
 """Operators that put elements beside others, and which operands have these."""
 
 
-for _overload, _places in _OF_BOTH.items():
+for _overload, _places in {**dict.fromkeys(_OF_PARTS, (0,)), **_OF_BOTH}.items():
     aten_complex(_overload)(partial(_of_both, _overload, _places))
 
 
@@ -178,10 +179,9 @@ def polar(b: Builder, _out: TensorType, size: Value, angle: Value) -> Complex:
 
 @aten_complex("_to_copy")
 def cast(b: Builder, out: TensorType, x: Operand, *, dtype: Any = None) -> Complex | Value:
-    """Of a complex number as a real one, the imaginary part is left out."""
     if dtype is not None and not dtype.is_complex:
         assert isinstance(x, Complex)
-        return cast_to(b, x.real, dtype_name(dtype))
+        return real_of(b, x, dtype_name(dtype))
     return _complex(b, x, out)
 
 
