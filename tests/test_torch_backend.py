@@ -669,3 +669,12 @@ def test_reports_are_texts() -> None:
     assert not tw.torch_report(clear=False).on("refused")
     tw.torch_report(clear=True)
     assert not tw.torch_report().graphs
+
+
+def test_what_checks_for_errors_has_a_token() -> None:
+    """PyTorch passes `None` for it, and drops the one that is returned."""
+
+    def both(x: Any) -> Any:
+        return torch.linalg.inv(x) + torch.linalg.cholesky(x)
+
+    check(both, torch.tensor([[4.0, 1.0], [1.0, 3.0]]))

@@ -15,7 +15,16 @@ from typing import Any, TypeAlias
 from ...base.errors import ModelError
 from ...graph.ir import Constant, Graph, Value
 from ..unsupported import Reason, Unsupported
-from .nodes import AtenNodes, constant_of, extents_of, input_of, is_node, output_of, place
+from .nodes import (
+    AtenNodes,
+    constant_of,
+    extents_of,
+    input_of,
+    is_node,
+    is_token,
+    output_of,
+    place,
+)
 from .table import TABLE, Complex
 
 
@@ -111,6 +120,8 @@ def _argument(nodes: AtenNodes, node: Any, constant: Any) -> Tensor | None:
     """Its form, if the argument is an input of the graph."""
     example = node.meta.get("val")
     try:
+        if is_token(node):
+            return None
         if not hasattr(example, "dtype"):
             nodes.scope[node] = example  # a number, which the program has where it is used
             return None
@@ -137,6 +148,8 @@ def _results(
     for number, (node, result) in enumerate(zip(returned, results, strict=True)):
         if not is_node(node):
             outputs.append(Known(node))
+        elif is_token(node):
+            outputs.append(Known(None))
         elif node in numbers:
             outputs.append(Given(numbers[node]))
         elif number in shared:

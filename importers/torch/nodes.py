@@ -143,8 +143,7 @@ class AtenNodes(Translation):
 
     def _node(self, node: Any) -> None:
         overload = _overload(node.target)
-        ordered = overload == "higher_order.with_effects"  # of a token, which has no elements
-        if (_overload(node.args[1]) if ordered else overload) in _CHECKS:
+        if (_overload(node.args[1]) if _has_token(node) else overload) in _CHECKS:
             return
         if overload in _ASSERTIONS:
             self._assert(node)
@@ -244,6 +243,17 @@ class AtenNodes(Translation):
 def _demand(node: Any) -> str:
     """The operator of an assertion, with the message that it has."""
     return " ".join([str(node.target), *(repr(a) for a in node.args[1:] if isinstance(a, str))])
+
+
+def _has_token(node: Any) -> bool:
+    """Whether a node is an operator with a token, which orders effects and has no elements."""
+    return node.op == "call_function" and _overload(node.target) == "higher_order.with_effects"
+
+
+def is_token(node: Any) -> bool:
+    if node.target is operator.getitem:
+        return node.args[1] == 0 and _has_token(node.args[0])
+    return any(_has_token(user) and user.args[0] is node for user in node.users)
 
 
 def _has_complex(node: Any) -> bool:
