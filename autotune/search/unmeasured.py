@@ -135,7 +135,7 @@ NEAR = 1.25
 ALIKE = 0.15
 """Sketches with a part of one that is so many octaves slower than the best do not win."""
 SAVES = 20e-6
-"""Seconds of a call that each sketch after the second has to be able to save."""
+"""Seconds of a call that each sketch after the third has to be able to save."""
 
 
 class _Standing:
@@ -176,7 +176,7 @@ class _Standing:
     def may_gain(self) -> bool:
         """Whether what a call may save is worth another sketch."""
         spare: float = 2.0**self._predicted - NEAR * self._roofline
-        return spare > SAVES * max(0, len(self._seen) - 1)
+        return spare > SAVES * max(0, len(self._seen) - 2)
 
     def _expected(self, choices: tuple[RuleChoice, ...]) -> float:
         """What three sketches say of a fourth: options change others by as much as each other.
