@@ -7,6 +7,8 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -132,11 +134,17 @@ def test_a_run_is_awaited_and_the_wait_can_be_cancelled(db: TuningDatabase, play
         gate.opened.set()
         return await run
 
-    assert asyncio.run(wait()).trials == 4
+    assert awaited(wait()).trials == 4
 
 
 async def _await(run: One) -> TuneResult:
     return await run
+
+
+def awaited(result: Coroutine[None, None, TuneResult]) -> TuneResult:
+    """`result` of a loop in a thread of its own: that of the tests may have Playwright's."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(result)).result()
 
 
 def test_what_a_run_raises_is_raised_and_logged(
@@ -160,7 +168,7 @@ def test_what_a_run_raises_is_raised_and_logged(
     with pytest.raises(ZeroDivisionError):
         run.result(60)
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(_await(run))
+        awaited(_await(run))
     assert run.done
     (told,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert told == "tuning in the background failed: of the callback"
