@@ -163,6 +163,9 @@ def test_what_a_function_asserts_of_data_is_compared_in_each_call() -> None:
     assert "num_classes" in caught.value.data["node"]
     (graph,) = tw.torch_report().graphs
     assert (graph.ran_on, graph.programs) == ("tilewright", 1)
+    flat = check(lambda p: torch.nn.functional.one_hot(p, 4).reshape(-1, 2), places)
+    with pytest.raises(tw.GuardError), torch.no_grad():
+        flat(places + 1)
 
 
 def test_results_outlive_the_next_call() -> None:

@@ -9,12 +9,14 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import IRError
+from ...ops import operands as broadcast
 from ...tir import te
 from ...tir.ir import Func
 from ...tir.parser import parse
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType
 from ..operator import Array, Kind, Limits, operator, programmed, within
+from .pointwise import element_at
 
 
 def clipped(index: Expr, extent: int) -> Expr:
@@ -104,9 +106,9 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
 
 
 def _unviolated(x: Array, violations: Array) -> Array:
-    if violations != 0:
+    if (violations != 0).any():
         raise IndexError("what the model asserts is violated")
-    return x
+    return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, violations.shape)))
 
 
 def _none(*_: TensorType) -> list[Limits]:
@@ -115,11 +117,16 @@ def _none(*_: TensorType) -> list[Limits]:
 
 @operator(Kind.POINTWISE, reference=_unviolated, limits=_none)
 def asserted(x: Tensor, violations: Tensor) -> Tensor:
-    """`x`, of a model that demands that `violations`, an integer, is 0."""
-    if violations.ndim or not dtypes.is_integer(violations.dtype):
+    """`x`, of a model that demands that `violations`, which are integers, are 0."""
+    if not dtypes.is_integer(violations.dtype):
         raise IRError("asserted: {0} of {1}", violations.extents, violations.dtype)
-    holds, zero = violations[()] == 0, te.const(0, x.dtype)
-    return te.compute(x.extents, lambda *i: te.select(holds, x[i], zero), name="asserted")
+    shape, zero = broadcast.shape("asserted", x.extents, violations.extents), te.const(0, x.dtype)
+
+    def element(*at: Expr) -> Expr:
+        holds = element_at(violations, at, shape) == 0
+        return te.select(holds, element_at(x, at, shape), zero)
+
+    return te.compute(shape, element, name="asserted")
 
 
 _REDUCTIONS: dict[str, tuple[str, Callable[..., Any] | None]] = {

@@ -362,7 +362,9 @@ def roi_align(p: Pool) -> Call:
 
 @case("asserted")
 def asserted(p: Pool) -> Call:
-    return Call([p.value(numbers(p)), p.indices((), 1, negative=False)], {})
+    x = p.value(numbers(p))
+    shape = tuple(e if p.chance(3) else 1 for e in x.shape) if p.chance(2) else ()
+    return Call([x, p.indices(shape, 1, negative=False)], {})
 
 
 # Reductions and rows.

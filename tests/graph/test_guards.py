@@ -31,6 +31,7 @@ CASES: list[Case] = [
     ("roi_align", [np.ones((2, 1, 3, 3), np.float32), np.ones((2, 4), np.float32),
                    np.array([0, 1])], 2, SETTINGS),
     ("asserted", [X, np.array(0, np.int32)], 1, {}),
+    ("asserted", [X, np.zeros((5, 1), np.int32)], 1, {}),
 ]  # fmt: skip
 
 
