@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -430,6 +431,20 @@ def test_a_captured_graph_with_open_sizes_is_built_for_some_of_them(dynamic: boo
     assert len(first) == (dynamic is None)
     assert (graph.programs, graph.calls, graph.left) == ((2, 5, 2) if first else (2, 6, 3))
     assert graph.ran_on == "tilewright"
+
+
+def test_a_size_is_built_while_other_threads_call() -> None:
+    fast = torch.compile(shifted, backend="tilewright", dynamic=True, options={"threads": 1})
+    known, new = torch.randn(3, 4), torch.randn(5, 4)
+    fast(known)
+    with ThreadPoolExecutor(1) as thread:
+        building = thread.submit(fast, new)
+        calls = 0
+        while not building.done():
+            torch.testing.assert_close(fast(known), shifted(known))
+            calls += 1
+    assert calls
+    torch.testing.assert_close(building.result(), shifted(new))
 
 
 @pytest.mark.parametrize("dynamic", [True, False])

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.fx import traceback
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..base.errors import BuildError
 from .compiled_graph import CompiledGraph
@@ -134,17 +132,28 @@ def _size(argument: Any) -> Hashable:
 
 
 def static(module: Any, arguments: Sequence[Any]) -> Any:
-    """The graph of a module for the sizes of these arguments, whose elements are not read."""
-    mode = FakeTensorMode()
+    """The graph of a module for the sizes of these arguments, whose elements are not read.
+
+    Its nodes are those of the module, in which numbers are known. They are not traced anew, as a
+    flag that this sets in the process makes calls of other threads fail.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
         mode.from_tensor(argument, static_shapes=True)
         if isinstance(argument, torch.Tensor)
         else argument
         for argument in arguments
     ]
-    run: Callable[..., Any] = torch.fx.Interpreter(module).run
-    with traceback.preserve_node_meta(), mode:
-        made = make_fx(run)(*fakes)
-    made.graph.eliminate_dead_code()  # such as results of an operator that nothing reads
-    made.recompile()
-    return made
+    made, copies = torch.fx.Graph(), dict[Any, Any]()
+    interpreter = torch.fx.Interpreter(module, garbage_collect_values=False)
+    interpreter.args_iter = iter(fakes)
+    with mode:
+        for node in module.graph.nodes:
+            value = copies[node] = interpreter.env[node] = interpreter.run_node(node)
+            is_number = isinstance(value, int | float)
+            if node.op == "placeholder" or not is_number:
+                copy = made.node_copy(node, copies.__getitem__)
+                copy.meta["val"] = value
+                copies[node] = value if is_number else copy
+    made.eliminate_dead_code()  # such as results of an operator that nothing reads
+    return torch.fx.GraphModule(module, made)
