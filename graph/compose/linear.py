@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -67,3 +68,15 @@ def determinant(b: Builder, lu: Value, pivots: Value) -> Value:
     """The determinants (batch) of matrices, given their factors."""
     product = b.add("prod", diagonal(b, lu), axes=(1,))
     return b.add("multiply", product, sign_of_order(b, pivots, lu.dtype))
+
+
+def first_failure(b: Builder, bad: Value, lead: Sequence[int]) -> Value:
+    """The first row, from 1 on, where a condition of (batch, n) holds; 0 without one, as LAPACK."""
+    n = bad.shape[1]
+    if not n:
+        return b.add("broadcast_to", b.constant(0, "int32"), shape=tuple(lead))
+    rows = b.constant([range(n, 0, -1)], "int32")
+    last = b.add("max", b.add("where", bad, rows, b.constant(0, "int32")), axes=(1,))
+    first = b.add("subtract", b.constant(n + 1, "int32"), last)
+    zero = b.constant(0, "int32")
+    return reshaped(b, b.add("where", b.add("equal", last, zero), zero, first), lead)

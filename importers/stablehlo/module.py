@@ -66,15 +66,25 @@ def _check_version(found: str) -> None:
         )  # fmt: skip
 
 
-def tensor_type(type: Any) -> TensorType:
-    """The type of a tensor. Raises `Unsupported` for other things, and for open dims."""
+def is_complex(type: Any) -> bool:
+    """Whether it is that of a tensor of complex numbers."""
+    return "complex<" in str(type)
+
+
+def tensor_type(type: Any, *, part: bool = False) -> TensorType:
+    """The type of a tensor. Raises `Unsupported` for other things, and for open dims.
+
+    `part`: of complex numbers, that of their real parts.
+    """
     from jax.extend.mlir import ir
 
     if not isinstance(type, ir.RankedTensorType):
         raise Unsupported(Reason.TYPE, str(type))
     if not type.has_static_shape:
         raise Unsupported(Reason.DATA_DEPENDENT, f"{type}: {_STATIC}")
-    return TensorType(_dtype(str(type.element_type)), tuple(type.shape))
+    name = str(type.element_type)
+    own = name[len("complex<") : -1] if part and is_complex(type) else name
+    return TensorType(_dtype(own), tuple(type.shape))
 
 
 def _dtype(name: str) -> str:
@@ -98,21 +108,26 @@ def elements(attribute: Any) -> Array:
     return np.array(attribute, dtype).reshape(type.shape)
 
 
+def complex_elements(constant: Any) -> Array:
+    """The elements of a constant operation, of which the bindings have no attribute."""
+    part = tensor_type(constant.results[0].type, part=True)
+    dtype = np.result_type(dtypes.to_numpy(part.dtype), np.complex64)
+    return _read(str(constant), dtype, part.shape)
+
+
 def _read(text: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """The elements of `dense<...>`: all their bytes, or numbers, of which there may be one."""
-    body = text[text.index("<") + 1 : text.rindex("> : ")]
+    body = text[text.index("dense<") + len("dense<") : text.rindex("> : ")]
     if body.startswith('"0x'):
         flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
     else:
-        bits = np.dtype(f"u{dtype.itemsize}")
-        words = re.findall(r"[^\[\],\s]+", body)
-        flat = np.array(
-            [
-                np.array(int(w, 16), bits).view(dtype) if w.startswith("0x") else dtype.type(w)
-                for w in words
-            ],
-            dtype,
-        )
+        part = dtype.type(0).real.dtype  # of complex numbers there are two
+        bits = np.dtype(f"u{part.itemsize}")
+        numbers = [
+            np.array(int(w, 16), bits).view(part) if w.startswith("0x") else part.type(w)
+            for w in re.findall(r"[^\[\](),\s]+", body)
+        ]
+        flat = np.array(numbers, part).view(dtype)
     return np.broadcast_to(flat.reshape(()) if flat.size == 1 else flat.reshape(shape), shape)
 
 

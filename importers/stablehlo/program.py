@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
+from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, Graph, TensorType, Value
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported, unsupported_error
-from .module import argument_name, parsed, place, tensor_type
-from .table import TABLE, Entry, Op, empty, python
+from .module import argument_name, is_complex, parsed, place, tensor_type
+from .table import COMPLEX, TABLE, Entry, Op, Tensor, Translate, empty, python
 
 _RETURNS = frozenset({"func.return", "stablehlo.return"})
 
@@ -105,14 +107,14 @@ class _Program(Translation):
         symbol = module.operation.attributes
         known = python(symbol["sym_name"]) if "sym_name" in symbol else ""
         super().__init__(name or str(known).removeprefix("jit_") or "model")
-        self.scope: dict[Any, Value] = {}
+        self.scope: dict[Any, Tensor] = {}
         self.active: list[str] = []
 
     def translated(self, exported: _Exported | None) -> Graph:
         main = self._main()
         block = main.regions[0].blocks[0]
         self._inputs(list(block.arguments), exported)
-        results: list[Value] = []
+        results: list[Tensor] = []
         with suppress(UntranslatedError):
             results = self._operations(block, lifted=False)
         self.check()
@@ -120,7 +122,8 @@ class _Program(Translation):
         attributes = ({},) * len(results) if infos is None else python(infos)
         outputs: dict[str, Value] = {}
         for info, value in zip(attributes, results, strict=True):
-            outputs[_unique(_output_name(info.get("jax.result_info", "")), outputs)] = value
+            own = value.pairs(self.builder) if isinstance(value, Complex) else value
+            outputs[_unique(_output_name(info.get("jax.result_info", "")), outputs)] = own
         if not outputs:
             raise ModelError("the program has no outputs")
         return self.graph(outputs)
@@ -147,16 +150,22 @@ class _Program(Translation):
                 if argument is None:
                     self.builder.input(name, _type_of(aval))
                 else:
-                    self.scope[argument] = self.builder.input(name, tensor_type(argument.type))
+                    self.scope[argument] = self._input(name, argument.type)
             except Unsupported as problem:
                 self.refuse(name, "input", problem)
 
-    def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]:
+    def _input(self, name: str, type: Any) -> Tensor:
+        own = tensor_type(type, part=True)
+        if not is_complex(type):
+            return self.builder.input(name, own)
+        return Complex.of(self.builder, self.builder.input(name, _pairs(own)))
+
+    def block(self, block: Any, values: Sequence[Tensor], *, lifted: bool) -> list[Tensor]:
         """What a block returns for values of its arguments."""
         self.scope.update(zip(block.arguments, values, strict=True))
         return self._operations(block, lifted=lifted)
 
-    def function(self, name: str, values: Sequence[Value], *, lifted: bool) -> list[Value]:
+    def function(self, name: str, values: Sequence[Tensor], *, lifted: bool) -> list[Tensor]:
         """What a function of the module returns."""
         if name not in self.functions or name in self.active:
             why = "calls itself" if name in self.active else "is not in the module"
@@ -167,7 +176,7 @@ class _Program(Translation):
         finally:
             self.active.pop()
 
-    def _operations(self, block: Any, *, lifted: bool) -> list[Value]:
+    def _operations(self, block: Any, *, lifted: bool) -> list[Tensor]:
         *body, end = (operation.operation for operation in block.operations)
         if end.name not in _RETURNS:
             raise ModelError("a block ends with {0}, expected a return", end.name)
@@ -175,7 +184,7 @@ class _Program(Translation):
             self._operation(raw, lifted=lifted)
         return self._operands(end)
 
-    def _operands(self, raw: Any) -> list[Value]:
+    def _operands(self, raw: Any) -> list[Tensor]:
         try:
             return [self.scope[value] for value in raw.operands]
         except KeyError:
@@ -188,22 +197,39 @@ class _Program(Translation):
         for result in raw.results:  # of the iteration before
             self.scope.pop(result, None)
         with self.node(place(raw), name):
-            entry = _find(name, lifted=lifted)
-            types = [tensor_type(result.type) for result in raw.results]
+            translate = self._translation(name, raw, lifted=lifted)
+            types = [tensor_type(result.type, part=True) for result in raw.results]
             op = Op(name, self._operands(raw), types, raw, self, lifted)
-            made = self._made(entry, op)
+            made = self._made(translate, op)
+            parts = [value.parts if isinstance(value, Complex) else (value,) for value in made]
             if lifted:  # of whatever shape: it is declared for scalars
-                types = [TensorType(t.dtype, v.shape) for t, v in zip(types, made, strict=True)]
-            self.scope.update(zip(raw.results, checked(made, types, "StableHLO"), strict=True))
-            self.source(place(raw), raw.name, op.operands, made)
+                types = [
+                    TensorType(t.dtype, own.shape)
+                    for t, (own, *_) in zip(types, parts, strict=True)
+                ]
+            declared = [own for own, values in zip(types, parts, strict=True) for _ in values]
+            flat = checked(list(chain(*parts)), declared, "StableHLO")
+            self.scope.update(zip(raw.results, made, strict=True))
+            self.source(place(raw), raw.name, op.given, flat)
 
-    def _made(self, entry: Entry, op: Op) -> Sequence[Value]:
-        if op.results and not op.lifted and not any(type.size for type in op.results):
+    def _translation(self, name: str, raw: Any, *, lifted: bool) -> Translate:
+        made = [str(result.type) for result in raw.results if is_complex(result.type)]
+        if made or any(is_complex(value.type) for value in raw.operands):
+            if name in COMPLEX:
+                return COMPLEX[name]
+            if made:
+                raise Unsupported(Reason.DTYPE, made[0])
+        entry = _find(name, lifted=lifted)
+        if not entry.pointwise or lifted:
+            return entry.translate
+        return lambda b, op: entry.translate(b, replace(op, given=_narrowed(b, op)))
+
+    def _made(self, translate: Translate, op: Op) -> Sequence[Tensor]:
+        is_empty = op.results and not op.lifted and not any(type.size for type in op.results)
+        if is_empty and not any(is_complex(result.type) for result in op.raw.results):
             return [empty(self.builder, type) for type in op.results]
-        if entry.pointwise and not op.lifted:
-            op = replace(op, operands=_narrowed(self.builder, op))
-        made = entry.translate(self.builder, op)
-        return (made,) if isinstance(made, Value) else tuple(made)
+        made = translate(self.builder, op)
+        return (made,) if isinstance(made, Value | Complex) else tuple(made)
 
 
 def _narrowed(b: Builder, op: Op) -> Sequence[Value]:
@@ -236,9 +262,17 @@ def _type_of(aval: Any) -> TensorType:
     if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key):  # modules have the words of keys
         like = jax.ShapeDtypeStruct(aval.shape, aval.dtype)
         aval = jax.eval_shape(jax.random.key_data, like)
+    part = {"complex64": "float32", "complex128": "float64"}.get(aval.dtype.name)
+    if part is not None:
+        return _pairs(TensorType(part, tuple(aval.shape)))
     if aval.dtype.name not in dtypes.SCALARS:
         raise Unsupported(Reason.DTYPE, aval.dtype.name)
     return TensorType(str(aval.dtype.name), tuple(aval.shape))
+
+
+def _pairs(part: TensorType) -> TensorType:
+    """The type of complex numbers in memory, given that of their parts."""
+    return TensorType(part.dtype, (*part.shape, 2))
 
 
 def _identifier(path: str) -> str:

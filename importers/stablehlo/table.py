@@ -19,12 +19,14 @@ import numpy as np
 
 from ...base import dtypes
 from ...graph.builder import Builder
+from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, TensorType, Value
 from ...graph.operator import Array
 from ..unsupported import Reason, Unsupported
 from .module import elements
 
-Translate: TypeAlias = "Callable[[Builder, Op], Value | Sequence[Value]]"
+Tensor: TypeAlias = "Value | Complex"
+Translate: TypeAlias = "Callable[[Builder, Op], Tensor | Sequence[Tensor]]"
 
 
 @dataclass(frozen=True)
@@ -58,29 +60,56 @@ def hlo(
     return decorate
 
 
+COMPLEX: dict[str, Translate] = {}
+"""Translations of operations that read or return complex tensors."""
+
+
+def hlo_complex(*names: str) -> Callable[[Translate], Translate]:
+    """Register the translation of operations of complex tensors, which are `Complex`.
+
+    The type of a result is that of its parts.
+    """
+
+    def decorate(function: Translate) -> Translate:
+        for name in names:
+            assert name not in COMPLEX, f"{name} is registered twice"
+            COMPLEX[name] = function
+        return function
+
+    return decorate
+
+
 class Bodies(Protocol):
     """What an operation asks of the program that it is in."""
 
-    def block(self, block: Any, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
+    def block(self, block: Any, values: Sequence[Tensor], *, lifted: bool) -> list[Tensor]: ...
 
-    def function(self, name: str, values: Sequence[Value], *, lifted: bool) -> list[Value]: ...
+    def function(self, name: str, values: Sequence[Tensor], *, lifted: bool) -> list[Tensor]: ...
 
     def apart(self, builder: Builder) -> AbstractContextManager[None]: ...
 
 
 @dataclass(frozen=True)
 class Op:
-    """An operation: its operands as values of the graph, the types of its results.
+    """An operation: the values given to it, the types of its results.
 
     `lifted` is one of a body for scalars that takes tensors: its types say the dtypes only.
     """
 
     name: str
-    operands: Sequence[Value]
+    given: Sequence[Tensor]
     results: Sequence[TensorType]
     raw: Any
     program: Bodies
     lifted: bool = False
+
+    @property
+    def operands(self) -> Sequence[Value]:
+        """What is given, if that is real."""
+        real = [value for value in self.given if isinstance(value, Value)]
+        if len(real) < len(self.given):
+            raise Unsupported(Reason.DTYPE, "complex")
+        return real
 
     def __getitem__(self, place: int) -> Value:
         return self.operands[place]
@@ -121,9 +150,14 @@ class Op:
         """The block of a region."""
         return self.raw.regions[place].blocks[0]
 
-    def body(self, values: Sequence[Value], place: int = 0, *, lifted: bool = False) -> list[Value]:
-        """What a region computes of values; `lifted`: its body is for scalars."""
-        return self.program.block(self.block(place), values, lifted=lifted or self.lifted)
+    def body(self, values: Sequence[Tensor], place: int = 0) -> list[Tensor]:
+        """What a region computes of values."""
+        return self.program.block(self.block(place), values, lifted=self.lifted)
+
+    def lifted_body(self, values: Sequence[Value]) -> list[Value]:
+        """What the first region, whose body is for scalars, computes of tensors."""
+        made = self.program.block(self.block(), values, lifted=True)
+        return [value for value in made if isinstance(value, Value)]
 
     def formulas(self, place: int = 0) -> list[str]:
         """What a region returns, as text: `add(a, b)` of its arguments in their order."""

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
+from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, Graph, Value
 from ..unsupported import Reason, Unsupported
 from .nodes import (
@@ -25,7 +26,7 @@ from .nodes import (
     output_of,
     place,
 )
-from .table import TABLE, Complex
+from .table import TABLE
 
 
 @dataclass(frozen=True)

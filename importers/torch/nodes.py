@@ -16,6 +16,7 @@ from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
 from ...graph.compose.basics import cast_to
+from ...graph.compose.complex import Complex, real_of
 from ...graph.ir import Constant, Graph, TensorType, Value
 from ...graph.mapped import shared
 from ...graph.operator import Array
@@ -25,13 +26,11 @@ from .table import (
     COMPLEX,
     TABLE,
     Body,
-    Complex,
     Operand,
     Translate,
     as_number,
     dtype_name,
     part_dtype,
-    real_of,
 )
 
 Result: TypeAlias = "Value | tuple[Value, ...] | Complex"

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...base.errors import ModelError
+from ...graph.compose.complex import Complex
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
 from .nodes import AtenNodes, Result, constant_of, input_of, output_of
-from .table import TABLE, Complex
+from .table import TABLE
 
 _DECOMPOSED = (
     "_addmm_activation.default",

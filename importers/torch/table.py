@@ -19,7 +19,8 @@ import numpy as np
 
 from ...base import dtypes
 from ...graph.builder import Builder
-from ...graph.compose.basics import cast_to, row, stacked, wide
+from ...graph.compose.basics import cast_to, wide
+from ...graph.compose.complex import Complex
 from ...graph.ir import TensorType, Value
 from ..control import Apart
 from ..unsupported import Reason, Unsupported
@@ -54,35 +55,6 @@ def aten(*names: str) -> Callable[[Function], Function]:
         return function
 
     return decorate
-
-
-@dataclass(frozen=True)
-class Complex:
-    """A complex tensor, as its parts.
-
-    In memory, and so at the border of a graph, they alternate: a last dimension of two.
-    """
-
-    real: Value
-    imag: Value
-
-    @staticmethod
-    def of(b: Builder, pairs: Value) -> Complex:
-        """The tensor whose parts are the last dimension."""
-        last = pairs.type.rank - 1
-        return Complex(row(b, pairs, last, 0), row(b, pairs, last, 1))
-
-    def pairs(self, b: Builder) -> Value:
-        """The parts as a last dimension."""
-        return stacked(b, [self.real, self.imag], self.real.type.rank)
-
-
-def real_of(b: Builder, x: Complex, dtype: str) -> Value:
-    """A complex tensor as one of a real dtype, without the imaginary part: a bool is whether it is
-    not 0.
-    """
-    real, imag = (cast_to(b, part, dtype) for part in (x.real, x.imag))
-    return b.add("logical_or", real, imag) if dtype == "bool" else real
 
 
 COMPLEX: dict[str, Translate] = {}

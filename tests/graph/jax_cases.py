@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax, nn
+from jax import lax, nn, scipy
 
 from benchmarks.jax_modules import (
     attention,
@@ -67,7 +67,18 @@ class Cases:
 def cases() -> dict[str, Case]:
     """All functions; each is deterministic."""
     found = Cases()
-    for group in (_models, _elements, _movement, _indices, _sums, _windows, _control, _refused):
+    for group in (
+        _models,
+        _elements,
+        _movement,
+        _indices,
+        _sums,
+        _windows,
+        _control,
+        _matrices,
+        _complex,
+        _refused,
+    ):
         group(found)
     return found.all
 
@@ -767,18 +778,83 @@ def _step_with_dropout(params: Any, x: Any, y: Any, key: Any) -> Any:
     return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), key
 
 
+def _matrices(c: Cases) -> None:
+    """Factors of matrices, and what they solve."""
+    many, one = c.array(2, 5, 5) + 3 * np.eye(5, dtype=np.float32), c.array(4, 4)
+    right = c.array(2, 5, 3)
+    c.case("cholesky", lambda x: jnp.linalg.cholesky(x @ x.swapaxes(1, 2)), many)
+    c.case("cholesky_upper", lambda x: jnp.linalg.cholesky(x @ x.T, upper=True), one)
+    c.case("cholesky_of_none", lambda x: jnp.linalg.cholesky(-x), many)
+    c.case("solve", jnp.linalg.solve, many, right)
+    c.case("inverse", jnp.linalg.inv, many)
+    c.case("determinant", lambda x: (jnp.linalg.det(x), jnp.linalg.slogdet(x)), many)
+    for k in range(8):
+        options = {"trans": k & 1, "lower": bool(k & 2), "unit_diagonal": bool(k & 4)}
+        c.case(f"triangle_{k}", partial(scipy.linalg.solve_triangular, **options), many, right)
+    c.gradient("solve", lambda x, y: jnp.linalg.solve(x, y).sum(), many, right)
+    c.gradient("slogdet", lambda x: jnp.linalg.slogdet(x)[1].sum(), many)
+    c.gradient("cholesky", lambda x: jnp.linalg.cholesky(x @ x.swapaxes(1, 2)).sum(), many)
+
+
+def _complex(c: Cases) -> None:
+    """Complex numbers, at the border of a graph as pairs of floats."""
+    x, y = c.array(4, 6), c.array(4, 6)
+    z = x + 1j * y
+    fft = jnp.fft
+    c.case("fft", fft.fft, x)
+    c.case("fft_of_complex", lambda z: (fft.fft(z), fft.ifft(z), fft.fft2(z, norm="ortho")), z)
+    c.case("rfft", lambda x: (fft.rfft(x), fft.rfft2(x), fft.irfft(fft.rfft(x), 5)), x)
+    c.case("fft_of_three", lambda x: fft.fftn(x.reshape(2, 2, 6)), x)
+    c.case("convolved", lambda x, y: fft.irfft(fft.rfft(x) * fft.rfft(y)), x, y)
+    c.case("stft", lambda x: jnp.abs(scipy.signal.stft(x.reshape(-1), nperseg=8)[2]), x)
+    c.gradient("spectrum", lambda x: (jnp.abs(fft.rfft(x * x)) ** 2).sum(), x)
+    c.case(
+        "complex_arithmetic",
+        lambda z, x: (z + 2, z - x, z * z, z / (z + 1), -z, 1 / z, z.conj(), z * 1j),
+        z,
+        x,
+    )
+    c.case(
+        "complex_functions",
+        lambda z: (jnp.abs(z), jnp.angle(z), jnp.exp(z), jnp.log(z), jnp.sqrt(z), jnp.sign(z)),
+        z,
+    )
+    c.case("complex_powers", lambda z: (z**2, z**1.5, z**z), z)
+    c.case("complex_powers_of_zero", lambda z: ((z * 0) ** (z * 0), (z * 0) ** abs(z)), z)
+    c.case("complex_trigonometry", lambda z: (jnp.sin(z), jnp.tanh(z), jnp.tanh(40 * z)), z)
+    c.case(
+        "complex_sums",
+        lambda z: (z.sum(), z.mean(1), jnp.cumsum(z, 0), z.prod(1), z[:0].prod(0)),
+        z,
+    )
+    c.case("complex_products", lambda z, x: (z @ z.T, jnp.einsum("ij,kj->ik", z, x)), z, x)
+    c.case(
+        "complex_places",
+        lambda z: (z.T, z[::-1, 1:], jnp.concatenate([z, z]), z[np.array([0, 2])], fft.fftshift(z)),
+        z,
+    )
+    c.case("complex_written", lambda z: z.at[1].set(3j).at[2].add(1), z)
+    c.case("complex_choices", lambda z: (jnp.where(z == 0, 1, z), z != z[0], z.real > 0), z)
+    c.case("complex_casts", lambda z: (z.real, z.imag, z.astype(np.float32), jnp.isnan(z)), z)
+    c.case("complex_scan", lambda z: lax.scan(lambda s, v: (s * v, s), z[0], z), z)
+    c.case(
+        "complex_branch", lambda z: lax.cond(z.real.sum() > 0, lambda z: z * 1j, lambda z: z, z), z
+    )
+    c.case("complex_unused", lambda z, x: x + 1, z, x)
+    c.case(
+        "complex_constants", lambda x: x * np.exp(1j * np.arange(600, dtype=np.float32)), x[:, :1]
+    )
+
+
 def _refused(c: Cases) -> None:
     """What is refused, by name."""
-    c.case("fft", lambda x: jnp.abs(jnp.fft.fft(x)), c.array(8), refused="DTYPE")
-    c.case("complex", lambda x: (x * 1j).imag, c.array(3), refused="DTYPE")
-    c.case("int4", lambda x: x.astype(jnp.int4).astype(jnp.int32), c.ints(5, 3), refused="DTYPE")
-    c.case("solve", jnp.linalg.solve, c.array(4, 4), c.array(4), refused="OPERATOR")
     c.case(
-        "cholesky",
-        lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)),
-        c.array(4, 4),
-        refused="OPERATOR",
+        "complex_factors",
+        lambda x: jnp.linalg.solve(x + 1j, x).real,
+        c.array(3, 3),
+        refused="DTYPE",
     )
+    c.case("int4", lambda x: x.astype(jnp.int4).astype(jnp.int32), c.ints(5, 3), refused="DTYPE")
     c.case("eigenvalues", jnp.linalg.eigvalsh, c.array(4, 4), refused="OPERATOR")
     c.case(
         "while_of_data",

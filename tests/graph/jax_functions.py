@@ -42,7 +42,7 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
     try:
         compiled = jax.jit(case.function)
         graph = import_stablehlo(jax.export.export(compiled)(*case.arguments))
-        given = [np.asarray(leaf) for leaf in jax.tree.leaves(case.arguments)]
+        given = [pairs(leaf) for leaf in jax.tree.leaves(case.arguments)]
         wanted = jax.tree.leaves(compiled(*case.arguments))
         if reference:
             results: Any = graph.reference(*given)
@@ -51,7 +51,7 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
             results = build_graph(graph, resolve("cpu -threads=1"), jobs=1)(*given)
         results = results if isinstance(results, tuple) else (results,)
         for name, value, expected in zip(graph.outputs, results, wanted, strict=True):
-            problem = difference(np.asarray(value), np.asarray(expected), case.tolerance)
+            problem = difference(np.asarray(value), pairs(expected), case.tolerance)
             if problem:
                 return "wrong", f"{name}: {problem}"
     except UnsupportedError as error:
@@ -62,6 +62,14 @@ def verdict(case: Case, *, reference: bool) -> tuple[str, str]:
         where = f"{Path(last.filename).name}:{last.lineno}"
         return "crashed", f"{type(error).__name__} {where} {error}".replace("\n", " ")[:300]
     return "right", ""
+
+
+def pairs(leaf: Any) -> Any:
+    """An array as graphs take it: complex numbers as pairs of floats."""
+    found = np.asarray(leaf)
+    if found.dtype.kind != "c":
+        return found
+    return np.stack([found.real, found.imag], axis=-1)
 
 
 def difference(found: Any, expected: Any, tolerance: float) -> str:

@@ -124,7 +124,6 @@ def test_all_that_is_not_supported_is_one_list() -> None:
 @pytest.mark.parametrize(
     ("type", "reason"),
     [
-        ("tensor<3xcomplex<f32>>", "DTYPE"),
         ("tensor<3xi4>", "DTYPE"),
         ("tensor<3xf8E3M4>", "DTYPE"),
         ("tensor<?x3xf32>", "DATA_DEPENDENT"),

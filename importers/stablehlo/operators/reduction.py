@@ -79,7 +79,7 @@ def _reduced(
 ) -> Value:
     own = cast_to(b, x, "int8") if x.dtype == "bool" else x
     value = cast_to(b, rows.reduced(b, operator, own, axes, keepdims=False), x.dtype)
-    return value if is_unit(operator, unit) else op.body([unit, value], lifted=True)[0]
+    return value if is_unit(operator, unit) else op.lifted_body([unit, value])[0]
 
 
 def _are_places(b: Builder, value: Value, axis: int) -> bool:
@@ -120,7 +120,7 @@ def _by_halves(
             ]
             for k in (0, 1)
         )  # fmt: skip
-        joined = op.body([*first, *second], lifted=True)
+        joined = op.lifted_body([*first, *second])
         if count % 2:
             ends = [part(b, v, lead, count - 1, 1) for v in own]
             joined = [
@@ -128,7 +128,7 @@ def _by_halves(
             ]
         own, count = joined, pairs + count % 2
     last = [reshaped(b, v, shape) for v in own]
-    return op.body([*units, *last], lifted=True)
+    return op.lifted_body([*units, *last])
 
 
 @hlo("sort")

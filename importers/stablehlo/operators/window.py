@@ -74,7 +74,7 @@ def reduce_window(b: Builder, op: Op) -> Sequence[Value]:
     total = [b.add("broadcast_to", u, shape=op.type.shape) for u in units]
     for tap in window.taps():
         own = [window.seen(b, v, tap, op.type.shape) for v in around]
-        total = op.body([*total, *own], lifted=True)
+        total = op.lifted_body([*total, *own])
     return total
 
 
@@ -138,7 +138,7 @@ def select_and_scatter(b: Builder, op: Op) -> Value:
     chosen: Value = b.add("broadcast_to", b.constant(0, "int32"), shape=shape)
     for k, tap in enumerate(taps[1:], 1):
         own, there = (window.seen(b, v, tap, shape) for v in (around, inside))
-        (keeps,) = op.body([best, own], lifted=True)
+        (keeps,) = op.lifted_body([best, own])
         taken = b.add("logical_not", b.add("logical_and", known, keeps))
         taken = b.add("logical_and", there, taken)
         best = b.add("where", taken, own, best)

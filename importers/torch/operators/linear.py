@@ -5,8 +5,6 @@ The numbers of failures that the operators return are those of LAPACK.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....graph.builder import Builder
 from ....graph.compose import linear
 from ....graph.compose.basics import reshaped
@@ -15,22 +13,10 @@ from ...unsupported import Reason, Unsupported
 from ..table import aten
 
 
-def _failed(b: Builder, bad: Value, lead: Sequence[int]) -> Value:
-    """The first row, from 1 on, of (batch, n) conditions; 0 without one."""
-    n = bad.shape[1]
-    if not n:
-        return b.add("broadcast_to", b.constant(0, "int32"), shape=tuple(lead))
-    rows = b.constant([range(n, 0, -1)], "int32")
-    last = b.add("max", b.add("where", bad, rows, b.constant(0, "int32")), axes=(1,))
-    first = b.add("subtract", b.constant(n + 1, "int32"), last)
-    zero = b.constant(0, "int32")
-    return reshaped(b, b.add("where", b.add("equal", last, zero), zero, first), lead)
-
-
 def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
     own = linear.batched(b, linear.turned(b, x) if upper else x)
     root = b.add("cholesky", own)
-    failed = _failed(b, b.add("is_nan", linear.diagonal(b, root)), x.shape[:-2])
+    failed = linear.first_failure(b, b.add("is_nan", linear.diagonal(b, root)), x.shape[:-2])
     found = reshaped(b, root, x.shape)
     return linear.turned(b, found) if upper else found, failed
 
@@ -69,7 +55,7 @@ class _Factors:
     def failed(self) -> Value:
         zero = self.b.constant(0, self.lu.dtype)
         bad = self.b.add("equal", linear.diagonal(self.b, self.lu), zero)
-        return _failed(self.b, bad, self.lead)
+        return linear.first_failure(self.b, bad, self.lead)
 
     def solved(self, y: Value) -> Value:
         return linear.factors_solved(self.b, self.lu, self.order, y)
