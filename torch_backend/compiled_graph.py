@@ -59,7 +59,7 @@ class CompiledGraph:
         self._weights = tuple(weights)
         self._options = options
         self._record = record
-        record.compiled = weakref.ref(self)
+        record.compiled.append(weakref.ref(self))
         self._lock = threading.Lock()
         self._frozen: dict[tuple[int, ...], _Frozen] = {}
         self._changes = 0

@@ -50,7 +50,10 @@ class CapturedGraph:
     copies: int = 0
     left: int = 0
     seconds: float = 0.0
-    compiled: weakref.ref[CompiledGraph] | None = field(default=None, repr=False, compare=False)
+    compiled: list[weakref.ref[CompiledGraph]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+    """One for each of the sizes that Dynamo left open."""
 
     @property
     def operator_count(self) -> int:
@@ -117,7 +120,7 @@ class TorchReport:
         """
         from ..building.freeze import freeze
 
-        alive = [(g, g.compiled() if g.compiled else None) for g in self.on("tilewright")]
+        alive = [(g, one()) for g in self.on("tilewright") for one in g.compiled]
         gone = [graph.function for graph, compiled in alive if compiled is None]
         if gone:
             raise BuildError(
