@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..base.errors import VerifyError
 from . import affine
 from .bounds import Sweeper, truth, variables
-from .digits import Digit, digit_of, free
+from .digits import Digit, Joined, digit_of, free, joined
 from .inequality import at_most
 from .ir import (
     INDEX,
@@ -23,6 +23,7 @@ from .ir import (
     Block,
     Buffer,
     Cast,
+    Const,
     Expr,
     For,
     ForKind,
@@ -227,10 +228,23 @@ class Initialised:
             if not all(truth(inside, c) is True for c in open_conditions):
                 return None
         moving = {f.var: f for f in w.place.loops[len(shared) :]}
+        is_open = bool(open_conditions)
+        sides = self._box(block, w.indices, moving, is_open=is_open)
+        if sides is not None:
+            return sides
+        whole = joined(w.buffer, w.indices)  # of a number whose digits are indices
+        if len(whole.shape) == len(w.indices):
+            return None
+        sides = self._box(block, whole.indices, moving, is_open=is_open)
+        return None if sides is None else self._apart(w.buffer, whole, sides)
+
+    def _box(
+        self, block: Block | None, indices: Sequence[Expr], moving: dict[Var, For], *, is_open: bool
+    ) -> list[Side] | None:
         used: dict[Var, list[Digit]] = {}
-        sides = []
-        for e in w.indices:
-            limit = self._limit(block, e) if open_conditions else 1 << 62
+        sides: list[Side] = []
+        for e in indices:
+            limit = self._limit(block, e) if is_open else 1 << 62
             side = None if limit is None else self._side(e, moving, used, limit)
             if side is None:
                 return None
@@ -239,8 +253,24 @@ class Initialised:
         swept = all(isinstance(n, int) and free(used[v], n) for v, n in extents.items())
         return sides if swept else None
 
+    def _apart(self, buffer: Buffer, whole: Joined, sides: Sequence[Side]) -> list[Side] | None:
+        """The sides by the dimensions of a buffer; those that are joined have to be swept whole."""
+        found: list[Side] = []
+        for dims, size, side in zip(whole.dims, whole.shape, sides, strict=True):
+            if len(dims) == 1:
+                found.append(side)
+                continue
+            if not self._all(side, size):
+                return None
+            for n in (buffer.shape[d] for d in dims):
+                assert isinstance(n, int)
+                found.append(Side({}, number(n - 1), n))
+        return found
+
     def _limit(self, block: Block | None, e: Expr) -> int | None:
-        """The extent of the iteration variable that `e` is."""
+        """The extent of the iteration variable that `e` is; a number has none."""
+        if type(e) is Const:
+            return 1 << 62
         iters = () if block is None else block.iters
         found = next((i.extent for i in iters if i.var is e), None)
         return found if isinstance(found, int) else None

@@ -89,3 +89,30 @@ def guarded(A: T.Buffer((3, 4), "int32"), M: T.Buffer((3,), "int32"), S: T.Buffe
                 S[vi] = S[vi] + A[vi, vk]
 """)
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "right"), [(3, 49, True), (3, 48, False), (2304, 49, True)]
+)
+def test_digits_of_a_number_whose_loops_are_cut_off(rows: int, size: int, right: bool) -> None:
+    func = parse(f"""
+@tw.script
+def apart(X: T.Buffer(({rows}, 49), "float32"), Y: T.Buffer(({rows}, 7, 7), "float32")):
+    B = T.alloc(({rows}, 1, 7, 7), "float32")
+    for f in range({2 * rows + 2}):
+        for t in range(32):
+            with T.block("B"):
+                vo = T.axis.spatial({rows}, f // 2)
+                vi = T.axis.spatial({size}, f % 2 * 32 + t)
+                T.where((f // 2 < {rows}) & (f % 2 * 32 + t < {size}))
+                B[vo, 0, vi // 7, vi % 7] = X[vo, vi]
+    for o, y, x in T.grid({rows}, 7, 7):
+        with T.block("Y"):
+            vo, vy, vx = T.axis.remap("SSS", [o, y, x])
+            Y[vo, vy, vx] = B[vo, 0, vy, vx]
+""")
+    if right:
+        verify(func)
+    else:
+        with pytest.raises(VerifyError):
+            verify(func)
