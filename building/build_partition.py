@@ -56,7 +56,7 @@ def divided(
         if wanted in forbidden:
             raise BuildError("placement of {0}: never={1!r} forbids {2}", name, never, wanted)
     allowed = [
-        own if own is not None and name == own.name else _with_options(provider_of(name), own)
+        _with_options(provider_of(name), own)
         for name in dict.fromkeys(providers)
         if name not in forbidden
     ]
@@ -67,11 +67,19 @@ def divided(
     )
 
 
+def with_options(found: Partition, own: Tilewright) -> Partition:
+    """A partition of `tw.partition`, whose kernels of this compiler are built as `own` says."""
+    parts = (replace(part, provider=_with_options(part.provider, own)) for part in found.parts)
+    return replace(found, parts=tuple(parts))
+
+
 def _with_options(provider: Provider, own: Tilewright | None) -> Provider:
-    """A provider of kernels of this compiler, with the options of a build."""
-    if own is None or not isinstance(provider, DeviceProvider):
+    """A provider, with the options of a build if its kernels are of this compiler."""
+    if own is None:
         return provider
-    return provider.with_options(own.options)
+    if isinstance(provider, DeviceProvider):
+        return provider.with_options(own.options)
+    return own if provider.name == own.name else provider
 
 
 def build_partition(found: Partition, target: Target, own: Tilewright) -> Model | PartitionedModel:

@@ -22,7 +22,7 @@ from ..tir.ir import Func
 from ..tir.program import program_hint, shown
 from . import provenance
 from .build_model import compile_graph
-from .build_partition import compile_partition, divided
+from .build_partition import compile_partition, divided, with_options
 from .build_program import Kernels, Ways, compile_program, compile_programs, pieces_of
 from .origins import together
 from .providers import DeviceProvider, Tilewright
@@ -100,7 +100,12 @@ def compiled_for_files(
             hint="write a file of each",
         )  # fmt: skip
     # What is wrong with any of them is told before the first one is compiled.
-    given = [divided(p, own=own, **shared) if isinstance(p, Graph) else p for p in programs]
+    given = [
+        divided(p, own=own, **shared) if isinstance(p, Graph)
+        else with_options(p, own) if isinstance(p, Partition)
+        else p
+        for p in programs
+    ]  # fmt: skip
     if len(programs) > 1 and ways.restricted:
         ways.check([part for program in given for part in parts_of(program, ways)])
     kernels = iter(_kernels([p for p in programs if not isinstance(p, Graph)], ways))

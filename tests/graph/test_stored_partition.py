@@ -490,3 +490,16 @@ def test_a_program_that_is_called_as_a_part_of_another_is_refused(
             providers=["tilewright", "kept"],
         )  # fmt: skip
     assert refused.value.data["name"] == "two_0"
+
+
+@pytest.mark.parametrize("placement", [{}, {"tanh": "kept"}])
+def test_a_partition_that_was_made_before_is_shipped(
+    tmp_path: Path, register: Register, placement: dict[str, str]
+) -> None:
+    register(Kept("kept", lambda node: node.operator == "tanh" and bool(placement)))
+    graph = chain("exp", "tanh", "negative")
+    found = tw.partition(graph, ["tilewright", "kept"], placement)
+    assert len(found.parts) == (3 if placement else 1)
+    path = tw.build_library(found, tmp_path / "a.so", TARGET, allow=("default",)).files[0]
+    (wanted,) = graph.reference(x_of())
+    np.testing.assert_allclose(tw.load(path)(x_of()), wanted, rtol=1e-5)
