@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,6 +234,7 @@ def build_all(  # noqa: PLR0913 - each option of a build has a name
     return modules
 
 
+_log = logging.getLogger(__name__)
 _SOURCES = {".onnx": "a model", ".py": "a program"}
 """What code is built from: a mistyped path must not replace it."""
 
@@ -357,6 +359,11 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
         raise BuildError(
             "cannot write {0}: that is the name of {1}", path, _SOURCES[path.suffix],
             hint=f"name the library {path.stem}.so, for instance",
+        )  # fmt: skip
+    if path.suffix == ".so" and os.path.exists(path.with_suffix(".py")):
+        _log.warning(
+            "%s hides %s: `import %s` takes a library before a module; write it elsewhere",
+            path, path.with_suffix(".py").name, path.stem,
         )  # fmt: skip
     if not os.path.isdir(path.parent):  # `Path.is_dir` raises for a name that is too long
         raise BuildError("cannot write {0}: there is no folder {1}", path, path.parent)

@@ -759,3 +759,12 @@ def test_a_program_in_c_provides_the_workspace(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
     done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "1 1 0 9999 1\n"
+
+
+def test_a_library_that_hides_a_module_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "net.py").write_text("")
+    for name, told in (("other.so", 0), ("net.so", 1)):
+        build_at(tmp_path / name, 1)
+        assert len([r for r in caplog.records if "net.py" in r.getMessage()]) == told
