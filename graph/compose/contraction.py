@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from ...base.errors import ModelError
 from ..builder import Builder
 from ..ir import Value
 from .basics import cast_to, part, reshaped
+from .linear import turned
 from .movement import dilated
 
 
@@ -47,54 +47,104 @@ def grouped_product(b: Builder, x: Value, matrices: Value, ends: Value) -> Value
     """Rows of `x` by one of several matrices: those before `ends[0]` by the first, and so on.
 
     `x` is (rows, depth), `matrices` (groups, depth, columns), and the ends of the groups (groups,)
-    ascend; rows behind the last are zeros. Groups are cut into blocks of about their mean number of
-    rows, of which each has its matrix: there are at most twice as many of these as groups.
+    ascend; rows behind the last are zeros.
     """
     rows, groups, columns = x.shape[0], matrices.shape[0], matrices.shape[2]
-    size = 1
+    ends = cast_to(b, ends, "int64")
+    every = _places(b, rows)
+    own = _group_of(b, ends, every)
+    if rows <= groups:
+        product = b.add("matmul", reshaped(b, x, (rows, 1, x.shape[1])), _at(b, matrices, own))
+        found = reshaped(b, product, (rows, columns))
+    else:
+        blocks = _blocks(b, rows, ends)
+        size = blocks.rows.shape[1]
+        product = b.add("matmul", _at(b, x, blocks.rows), _at(b, matrices, blocks.group))
+        before = b.add("subtract", every, _at(b, blocks.start, own))
+        start = b.add("multiply", _at(b, blocks.first, own), b.constant(size, "int64"))
+        count = blocks.group.shape[0] * size
+        flat = reshaped(b, product, (count, columns))
+        found = _at(b, flat, _within(b, b.add("add", start, before), count))
+    inside = b.add("less", reshaped(b, every, (rows, 1)), part(b, ends, 0, groups - 1, 1))
+    return b.add("where", inside, found, b.constant(0, found.dtype))
+
+
+def products_of_groups(b: Builder, x: Value, y: Value, ends: Value) -> Value:
+    """For each group of rows, the product of its transposed rows of `x` by those of `y`.
+
+    `x` is (rows, height), `y` (rows, width), and the ends of the groups (groups,) ascend. The
+    result is (groups, height, width), of which an empty group has zeros.
+    """
+    ends = cast_to(b, ends, "int64")
+    blocks = _blocks(b, x.shape[0], ends)
+
+    def rows_of(values: Value) -> Value:
+        held = reshaped(b, blocks.held, (*blocks.held.shape, 1))
+        return b.add("where", held, _at(b, values, blocks.rows), b.constant(0, values.dtype))
+
+    products = b.add("matmul", turned(b, rows_of(x)), rows_of(y))
+    zeros = b.constant(np.zeros((ends.shape[0], x.shape[1], y.shape[1])), x.dtype)
+    at = reshaped(b, blocks.group, (*blocks.group.shape, 1))
+    return b.add("scatter_nd", zeros, at, products, reduction="add")
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Groups of rows, cut into blocks of about their mean number of rows.
+
+    Of each block the `group` (blocks,), the places of its `rows` (blocks, size), and whether it has
+    them: `held`. Of each group the `start`, a row, and its `first` block, both (groups,). There are
+    at most twice as many blocks as groups, or rows of the largest size; the last may be empty.
+    """
+
+    group: Value
+    rows: Value
+    held: Value
+    start: Value
+    first: Value
+
+
+def _blocks(b: Builder, rows: int, ends: Value) -> _Blocks:
+    groups, size = ends.shape[0], 1
     while size * groups < rows and size < _ROWS_OF_BLOCK:
         size *= 2
 
-    def number(value: Any) -> Value:
+    def number(value: int) -> Value:
         return b.constant(value, "int64")
 
-    def within(places: Value, count: int) -> Value:
-        return b.add("minimum", b.add("maximum", places, number(0)), number(count - 1))
+    starts = part(b, b.add("pad", ends, before=(1,), after=(0,), value=0), 0, 0, groups)
+    lengths = b.add("subtract", ends, starts)
+    blocks = b.add("divide", b.add("add", lengths, number(size - 1)), number(size))
+    last = b.add("accumulate", blocks, axis=0)
+    first = b.add("subtract", last, blocks)
+    count = min(rows, (rows + groups * (size - 1)) // size)
+    block = _places(b, count)
+    group = _group_of(b, last, block)
+    skipped = b.add("multiply", b.add("subtract", block, _at(b, first, group)), number(size))
+    begin = reshaped(b, b.add("add", _at(b, starts, group), skipped), (count, 1))
+    places = b.add("add", begin, _places(b, size))
+    held = b.add("less", places, reshaped(b, _at(b, ends, group), (count, 1)))
+    return _Blocks(group, _within(b, places, rows), held, starts, first)
 
-    def at(values: Value, places: Value) -> Value:
-        return b.add("take", values, places, axis=0)
 
-    def group_of(bounds: Value, places: Value) -> Value:
-        """The group of each place: so many bounds are not above it."""
-        column = reshaped(b, places, (places.shape[0], 1))
-        passed = cast_to(b, b.add("less_equal", bounds, column), "int64")
-        return within(b.add("sum", passed, axes=(1,)), groups)
+def _places(b: Builder, count: int) -> Value:
+    return b.constant(np.arange(count), "int64")
 
-    ends = cast_to(b, ends, "int64")
-    every = number(np.arange(rows))
-    own = group_of(ends, every)
-    if size == 1:
-        product = b.add("matmul", reshaped(b, x, (rows, 1, x.shape[1])), at(matrices, own))
-        found = reshaped(b, product, (rows, columns))
-    else:
-        starts = part(b, b.add("pad", ends, before=(1,), after=(0,), value=0), 0, 0, groups)
-        held = b.add("subtract", ends, starts)
-        blocks = b.add("divide", b.add("add", held, number(size - 1)), number(size))
-        last = b.add("accumulate", blocks, axis=0)
-        first = b.add("subtract", last, blocks)
-        count = min(rows, (rows + groups * (size - 1)) // size)
-        block = number(np.arange(count))
-        group = group_of(last, block)
-        skipped = b.add("multiply", b.add("subtract", block, at(first, group)), number(size))
-        begin = reshaped(b, b.add("add", at(starts, group), skipped), (count, 1))
-        places = within(b.add("add", begin, number(np.arange(size))), rows)
-        product = b.add("matmul", at(x, places), at(matrices, group))
-        before = b.add("subtract", every, at(starts, own))
-        start = b.add("multiply", at(first, own), number(size))
-        flat = reshaped(b, product, (count * size, columns))
-        found = at(flat, within(b.add("add", start, before), count * size))
-    inside = b.add("less", reshaped(b, every, (rows, 1)), part(b, ends, 0, groups - 1, 1))
-    return b.add("where", inside, found, b.constant(0, found.dtype))
+
+def _within(b: Builder, places: Value, count: int) -> Value:
+    last = b.constant(count - 1, "int64")
+    return b.add("minimum", b.add("maximum", places, b.constant(0, "int64")), last)
+
+
+def _at(b: Builder, values: Value, places: Value) -> Value:
+    return b.add("take", values, places, axis=0)
+
+
+def _group_of(b: Builder, bounds: Value, places: Value) -> Value:
+    """The group of each place: so many bounds are not above it."""
+    column = reshaped(b, places, (places.shape[0], 1))
+    passed = cast_to(b, b.add("less_equal", bounds, column), "int64")
+    return _within(b, b.add("sum", passed, axes=(1,)), bounds.shape[0])
 
 
 _ROWS_OF_BLOCK = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -306,6 +307,60 @@ def test_rows_of_groups_by_their_matrices(rows: int, ends: list[int]) -> None:
     x, weight = (torch.randn(shape).sign() for shape in ((rows, 16), (3, 16, 8)))
     offs = torch.tensor(ends, dtype=torch.int32)
     check(product, x, weight, offs, compiled=rows == 40)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends"), [(2, [1, 1, 2]), (40, [0, 17, 40]), (300, [13, 300, 300])]
+)
+def test_products_of_groups_of_rows(rows: int, ends: list[int]) -> None:
+    def gradients(x: Any, y: Any, weight: Any, offs: Any) -> Any:
+        x, y, weight = x.bfloat16(), y.bfloat16(), weight.bfloat16()
+        sums = torch._grouped_mm(x.mT, y, offs)
+        columns = torch._grouped_mm(weight, x.mT, offs)
+        return sums.float(), columns.float(), torch._grouped_mm(weight.mT, weight).float()
+
+    x, y, weight = (torch.randn(s).sign() for s in ((rows, 16), (rows, 8), (3, 8, 16)))
+    offs = torch.tensor(ends, dtype=torch.int32)
+    check(gradients, x, y, weight, offs, compiled=rows == 40)
+
+
+def test_gradients_of_groups_as_transformers_calls_them() -> None:
+    def gradients(x: Any, weight: Any, offs: Any, gradient: Any) -> Any:
+        of_x, of_weight = torch.zeros_like(x), torch.zeros_like(weight)
+        bounds = [0, *offs.tolist()]
+        for group, (start, end) in enumerate(pairwise(bounds)):
+            of_x[start:end] = gradient[start:end] @ weight[group].mT
+            of_weight[group] = x[start:end].mT @ gradient[start:end]
+        return of_x, of_weight
+
+    name = "grouped_mm_fallback_backward"
+    tensors = "Tensor input, Tensor weight, Tensor offs, Tensor grad_output"
+    library = torch.library.Library("transformers", "FRAGMENT")
+    try:
+        library.define(f"{name}({tensors}) -> (Tensor, Tensor)")
+        library.impl(name, gradients, "CPU")
+        library.impl(name, lambda x, w, *_: (torch.empty_like(x), torch.empty_like(w)), "Meta")
+        x, weight, gradient = (torch.randn(s) for s in ((12, 8), (3, 8, 16), (12, 16)))
+        offs = torch.tensor([5, 5, 9], dtype=torch.int32)
+        operator = getattr(torch.ops.transformers, name)
+        check(operator, x, weight, offs, gradient, tolerance=1e-5, compiled=False)
+    finally:
+        library._destroy()
+
+
+def test_products_of_groups_see_no_rows_of_others() -> None:
+    x, y = torch.ones(6, 16), torch.ones(6, 8)
+    x[4:] = y[:2] = torch.inf
+    model = build_graph(
+        exported(
+            lambda x, y, offs: torch._grouped_mm(x.bfloat16().mT, y.bfloat16(), offs).float(),
+            x, y, torch.tensor([2, 4, 6], dtype=torch.int32),
+        ),
+        resolve("cpu -threads=1"), jobs=1,
+    )  # fmt: skip
+    found = np.asarray(model(x.numpy(), y.numpy(), np.array([2, 4, 6], np.int32)))
+    assert (found[1] == 2).all()
+    assert np.isinf(found[[0, 2]]).all()
 
 
 def windows(x: Any, _: Any) -> Any:

@@ -15,9 +15,11 @@ from ....graph.compose.contraction import (
     matrices,
     of_matrices,
     product,
+    products_of_groups,
     transposed_conv,
 )
 from ....graph.compose.einsum import einsum
+from ....graph.compose.linear import turned
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import Number, arithmetic, aten, spread
@@ -34,19 +36,40 @@ def grouped_matmul(
     b: Builder,
     out: TensorType,
     x: Value,
-    weight: Value,
+    y: Value,
     offs: Value | None = None,
     bias: Value | None = None,
     out_dtype: object = None,
 ) -> Value:
-    """Each group of rows, of which `offs` are the ends, by its matrix.
+    """The products of groups of rows or columns, of which `offs` are the ends.
 
-    The second is what transformers calls instead, where a compiler is not to see the first.
+    Groups of rows of a matrix, or columns of the second one, are each multiplied by a matrix of
+    their own. Of two matrices the groups are of what the product sums over.
+
+    The second name is what transformers calls instead, where a compiler is not to see the first.
     """
     del out_dtype
-    if offs is None or bias is not None or (x.type.rank, weight.type.rank) != (2, 3):
-        raise Unsupported(Reason.ATTRIBUTE, f"groups of {x.type} by {weight.type}")
-    return cast_to(b, grouped_product(b, x, weight, offs), out.dtype)
+    if bias is not None or (offs is None and (x.type.rank, y.type.rank) != (3, 3)):
+        raise Unsupported(Reason.ATTRIBUTE, f"groups of {x.type} by {y.type}")
+    return cast_to(b, _grouped(b, x, y, offs), out.dtype)
+
+
+def _grouped(b: Builder, x: Value, y: Value, ends: Value | None) -> Value:
+    if ends is None:
+        return product(b, x, y)
+    if y.type.rank == 3:
+        return grouped_product(b, x, y, ends)
+    if x.type.rank == 3:
+        return turned(b, grouped_product(b, turned(b, y), turned(b, x), ends))
+    return products_of_groups(b, turned(b, x), y, ends)
+
+
+@aten("transformers.grouped_mm_fallback_backward.default")
+def grouped_matmul_gradients(
+    b: Builder, _out: TensorType, x: Value, weight: Value, offs: Value, gradient: Value
+) -> Sequence[Value]:
+    of_rows = grouped_product(b, gradient, turned(b, weight), offs)
+    return of_rows, products_of_groups(b, x, gradient, offs)
 
 
 @aten("linear")
