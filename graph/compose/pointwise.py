@@ -155,6 +155,35 @@ def hypotenuse(b: Builder, x: Value, y: Value) -> Value:
     return b.add("where", known, b.add("where", infinite, infinity, zero), length)
 
 
+def greatest_common_divisor(b: Builder, x: Value, y: Value) -> Value:
+    """Of integers of one shape, by Euclid's algorithm with as many steps as any two need.
+
+    It is negative for some `y` where `x` is the smallest integer, which has no absolute value.
+    """
+    step = Builder("step")
+    larger, smaller = step.input("larger", x.type), step.input("smaller", x.type)
+    zero, one = (step.constant(value, x.dtype) for value in (0, 1))
+    is_done = step.add("equal", smaller, zero)
+    rest = step.add("fmod", larger, step.add("where", is_done, one, smaller))
+    body = step.graph({"larger": step.add("where", is_done, larger, smaller), "smaller": rest})
+    golden = (1 + math.sqrt(5)) / 2  # what Fibonacci's numbers, the slowest, grow by
+    count = math.ceil(8 * dtypes.nbytes(x.dtype) / math.log2(golden)) + 2
+    states = [b.add("abs", value) for value in (y, x)]
+    found, _ = b.add_all("loop", *states, body=str(body), count=count, carried=2, sliced=0)
+    return found
+
+
+def least_common_multiple(b: Builder, x: Value, y: Value) -> Value:
+    """Of integers of one shape; 0 where one of them is. Its sign goes where 32 bits have it."""
+    own = x.dtype if dtypes.nbytes(x.dtype) >= 4 else "int32"
+    zero, one = (b.constant(value, own) for value in (0, 1))
+    divisor = cast_to(b, greatest_common_divisor(b, x, y), own)
+    none = b.add("equal", divisor, zero)
+    part = b.add("divide", cast_to(b, x, own), b.add("where", none, one, divisor))
+    found = b.add("abs", b.add("multiply", part, cast_to(b, y, own)))
+    return cast_to(b, found, x.dtype)
+
+
 _SHIFT = 10
 """Sums by Bernoulli numbers are exact in float64 from here on."""
 _LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)

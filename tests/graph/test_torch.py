@@ -612,6 +612,23 @@ def test_division_of_all_integers(dtype: str) -> None:
     check(function, x, y, tolerance=0)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
+def test_divisors_and_multiples_of_all_integers(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    limits = torch.iinfo(kind)
+    fibonacci = [1, 2]  # of which neighbours need the most steps
+    while fibonacci[-1] + fibonacci[-2] <= limits.max:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    values = [v for v in (limits.min, -12, -1, 0, 1, 18, *fibonacci[-2:]) if v >= limits.min]
+    x = torch.tensor(values, dtype=kind)
+    y = torch.tensor([v for v in values if v != -1], dtype=kind)  # PyTorch traps at the smallest
+
+    def function(x: Any, y: Any) -> Any:
+        return torch.gcd(x[:, None], y), torch.lcm(x[:, None], y), torch.gcd(y, y.new_ones(1) * 6)
+
+    check(function, x, y, tolerance=0, compiled=dtype in ("int64", "uint8"))
+
+
 def test_logarithms_of_powers_are_exact() -> None:
     for dtype in (torch.float32, torch.float64):
         twos = 2.0 ** torch.arange(-60, 61, dtype=dtype)

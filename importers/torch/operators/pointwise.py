@@ -326,6 +326,22 @@ aten("atan2")(partial(_two, pointwise.atan2))
 aten("hypot")(partial(_two, pointwise.hypotenuse))
 
 
+def _two_whole(
+    function: Callable[[Builder, Value, Value], Value],
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    y: Value,
+) -> Value:
+    """A composition of two operands of the shape of the result."""
+    own = (b.add("broadcast_to", cast_to(b, v, out.dtype), shape=out.shape) for v in (x, y))
+    return function(b, *own)
+
+
+aten("gcd")(partial(_two_whole, pointwise.greatest_common_divisor))
+aten("lcm")(partial(_two_whole, pointwise.least_common_multiple))
+
+
 def _with_sign(b: Builder, x: Value, y: Value) -> Value:
     size = b.add("abs", x)
     return b.add("where", pointwise.is_negative(b, y), b.add("negative", size), size)
