@@ -48,6 +48,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
 
 
 F = torch.nn.functional
+weight_norm = torch.nn.utils.parametrizations.weight_norm
 IMAGE = torch.randn(2, 4, 7, 6, generator=torch.Generator().manual_seed(1))
 TRAINED = {
     "conv": Layer(lambda x, c: c(x), torch.nn.Conv2d(4, 6, 3, 2, 1, groups=2)),
@@ -61,6 +62,24 @@ TRAINED = {
     "mean pool": Layer(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
     "inner mean pool": Layer(lambda x: F.avg_pool2d(x, 2, 1, 1, count_include_pad=False)),
     "adaptive": Layer(lambda x: F.adaptive_avg_pool2d(x, (3, 4)) + F.adaptive_avg_pool2d(x, 1)),
+    "max pool of volumes": Layer(lambda x: F.max_pool3d(x.round(), 3, 2, 1)),
+    "adaptive max of volumes": Layer(lambda x: F.adaptive_max_pool3d(x.round(), (2, 3, 4))),
+    "adaptive volumes": Layer(
+        lambda x: F.adaptive_avg_pool3d(x, (3, 2, 4)) + F.adaptive_avg_pool3d(x, 1)
+    ),
+    "weight norm": Layer(
+        lambda x, c, linear: linear(c(x)),
+        weight_norm(torch.nn.Conv2d(4, 6, 3)),
+        weight_norm(torch.nn.Linear(4, 5), dim=1),
+    ),
+    "replicated": Layer(lambda x: F.pad(x, (1, 3, 2, -1), mode="replicate")),
+    "replicated lines": Layer(lambda x: F.pad(x.flatten(2), (2, 3), mode="replicate")),
+    "replicated volumes": Layer(lambda x: F.pad(x[None], (0, 1, 2, 3, 4, 5), mode="replicate")),
+    "exact nearest": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="nearest-exact")),
+    "antialiased": Layer(lambda x: F.interpolate(x, size=(4, 9), mode="bilinear", antialias=True)),
+    "antialiased cubic": Layer(
+        lambda x: F.interpolate(x, size=(3, 11), mode="bicubic", antialias=True)
+    ),
     "nearest": Layer(lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest")),
     "bilinear": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="bilinear")),
     "bicubic": Layer(lambda x: F.interpolate(x, size=(9, 9), mode="bicubic", align_corners=True)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -129,18 +130,23 @@ def convolution_gradients(
     return of_input, of_weight, of_bias
 
 
-@aten("max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward")
-def max_pool_gradient(
-    b: Builder, out: TensorType, gradient: Value, x: Value, *options: object
+def _max_pool_gradient(
+    rank: int, b: Builder, out: TensorType, gradient: Value, x: Value, *options: object
 ) -> Value:
     """Each gradient is added where its window had the largest element, in the order of windows."""
     *_windows, indices = options
     assert isinstance(indices, Value)
-    planes = x.type.size // (x.shape[-1] * x.shape[-2])
+    planes = math.prod(x.shape[:-rank])
     zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=(planes, x.type.size // planes))
     size = gradient.type.size // planes
     flat = [reshaped(b, v, (planes, size)) for v in (indices, gradient)]
     return reshaped(b, b.add("scatter", zeros, *flat, axis=1, reduction="add"), out.shape)
+
+
+for _rank in (2, 3):
+    aten(f"max_pool{_rank}d_with_indices_backward", f"adaptive_max_pool{_rank}d_backward")(
+        partial(_max_pool_gradient, _rank)
+    )
 
 
 def _average_pool_gradient(
@@ -177,17 +183,55 @@ for _rank in (2, 3):
     aten(f"avg_pool{_rank}d_backward")(partial(_average_pool_gradient, _rank))
 
 
-@aten("_adaptive_avg_pool2d_backward")
-def adaptive_average_gradient(b: Builder, out: TensorType, gradient: Value, x: Value) -> Value:
+def _adaptive_average_gradient(
+    rank: int, b: Builder, out: TensorType, gradient: Value, x: Value
+) -> Value:
     value = gradient
-    first = x.type.rank - 2
-    if gradient.shape[first:] == (1, 1):
-        scaled = times(b, value, 1 / (x.shape[-1] * x.shape[-2]))
+    first = x.type.rank - rank
+    if gradient.shape[first:] == (1,) * rank:
+        scaled = times(b, value, 1 / math.prod(x.shape[first:]))
         return b.add("broadcast_to", scaled, shape=out.shape)
-    for axis in (first, first + 1):
+    for axis in range(first, x.type.rank):
         matrix = gradients.mean_window_matrix(x.shape[axis], gradient.shape[axis])
         value = gradients.along_axis(b, value, axis, matrix)
     return value
+
+
+for _rank in (2, 3):
+    aten(f"_adaptive_avg_pool{_rank}d_backward")(partial(_adaptive_average_gradient, _rank))
+
+
+def _replication_gradient(
+    b: Builder, out: TensorType, gradient: Value, _x: Value, padding: Sequence[int]
+) -> Value:
+    """Along each dimension an edge has what all copies of it have; the last one is padded first."""
+    value = gradient
+    for n, before in enumerate(padding[::2]):
+        axis = out.rank - 1 - n
+        extent, size = out.shape[axis], gradient.shape[axis]
+        source = np.clip(np.arange(size) - before, 0, extent - 1)
+        value = gradients.along_axis(b, value, axis, np.eye(extent)[source])
+    return value
+
+
+for _rank in (1, 2, 3):
+    aten(f"replication_pad{_rank}d_backward")(_replication_gradient)
+
+
+@aten("_weight_norm_interface_backward")
+def weight_norm_gradients(
+    b: Builder, _out: TensorType, gradient: Value, v: Value, g: Value, norms: Value, dim: int
+) -> Sequence[Value]:
+    """Those of `v` and `g` in `v * g / norms`, of norms over all dimensions of `v` but one."""
+    axes = tuple(d for d in range(v.type.rank) if d != dim % v.type.rank)
+    dtype = v.dtype
+    gradient, v, g, norms = (cast_to(b, x, wide(v)) for x in (gradient, v, g, norms))
+    along = b.add("sum", b.add("multiply", gradient, v), axes=axes, keepdims=True)
+    of_g = b.add("divide", along, norms)
+    direction = b.add("divide", v, norms)
+    across = b.add("subtract", gradient, b.add("multiply", direction, of_g))
+    of_v = b.add("multiply", b.add("divide", g, norms), across)
+    return cast_to(b, of_v, dtype), cast_to(b, of_g, dtype)
 
 
 def _resize_gradient(
@@ -219,10 +263,15 @@ for _name, _aligned in (
     ("upsample_nearest1d", False),
     ("upsample_nearest2d", False),
     ("upsample_nearest3d", False),
+    ("_upsample_nearest_exact1d", False),
+    ("_upsample_nearest_exact2d", False),
+    ("_upsample_nearest_exact3d", False),
     ("upsample_linear1d", True),
     ("upsample_bilinear2d", True),
     ("upsample_trilinear3d", True),
     ("upsample_bicubic2d", True),
+    ("_upsample_bilinear2d_aa", True),
+    ("_upsample_bicubic2d_aa", True),
 ):
     aten(f"{_name}_backward")(partial(_resize_gradient, _name, _aligned))
 
