@@ -80,6 +80,16 @@ TRAINED = {
     "antialiased cubic": Layer(
         lambda x: F.interpolate(x, size=(3, 11), mode="bicubic", antialias=True)
     ),
+    "sampled": Layer(lambda x: F.grid_sample(x, grid_of(x), align_corners=False)),
+    "sampled border": Layer(
+        lambda x: F.grid_sample(x, grid_of(x), padding_mode="border", align_corners=True)
+    ),
+    "sampled nearest": Layer(
+        lambda x: F.grid_sample(x, grid_of(x), mode="nearest", align_corners=False)
+    ),
+    "sampled volumes": Layer(
+        lambda x: F.grid_sample(x[None], volume_grid_of(x), align_corners=False)
+    ),
     "nearest": Layer(lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest")),
     "bilinear": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="bilinear")),
     "bicubic": Layer(lambda x: F.interpolate(x, size=(9, 9), mode="bicubic", align_corners=True)),
@@ -90,6 +100,15 @@ TRAINED = {
     "spectrogram": Layer(lambda x: spectra(x).abs()),
     "phases": Layer(lambda x: (spectra(x) / (spectra(x).conj() + 40)).angle().sin()),
 }
+
+
+def grid_of(x: Any) -> Any:
+    """Places within an image and beyond its edges, as its elements say."""
+    return x[:, :2].permute(0, 2, 3, 1) * 1.1
+
+
+def volume_grid_of(x: Any) -> Any:
+    return x[None, :, :3, :4].permute(0, 1, 3, 4, 2)
 
 
 def spectra(x: Any) -> Any:

@@ -16,7 +16,7 @@ from ....graph.compose.movement import sliced
 from ....graph.ir import Constant, TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import TABLE, Number, aten, spread
-from .window import Sizes, batched, pool_window
+from .window import PADDINGS, SAMPLING_MODES, Sizes, batched, pool_window
 
 
 def _plain(b: Builder, operator: str, out: TensorType, *given: object, **options: object) -> Value:
@@ -274,6 +274,24 @@ for _name, _aligned in (
     ("_upsample_bicubic2d_aa", True),
 ):
     aten(f"{_name}_backward")(partial(_resize_gradient, _name, _aligned))
+
+
+@aten("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sample_gradients(
+    b: Builder,
+    _out: TensorType,
+    gradient: Value,
+    x: Value,
+    grid: Value,
+    mode: int,
+    padding: int,
+    align: bool,
+    _output_mask: Sequence[bool],
+) -> Sequence[Value]:
+    own, beyond = SAMPLING_MODES[mode], PADDINGS[padding]
+    if own == "cubic" or beyond == "reflection":
+        raise Unsupported(Reason.ATTRIBUTE, f"the gradient of {own} samples, {beyond} outside")
+    return gradients.grid_gradients(b, gradient, x, grid, mode=own, padding=beyond, align=align)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")

@@ -207,17 +207,19 @@ for _name, _kernel in (
 ):
     _resizing(_name, partial(_weighted, _kernel))
 
-_MODES = ("linear", "nearest", "cubic")
-_PADDINGS = ("zeros", "border", "reflection")
+SAMPLING_MODES = ("linear", "nearest", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
 
 
 @aten("grid_sampler_2d", "grid_sampler_3d")
 def grid_sample(
     b: Builder, _out: TensorType, x: Value, grid: Value, mode: int, padding: int, align: bool
 ) -> Value:
-    if _MODES[mode] == "cubic" and padding:  # PyTorch moves each tap, not the place, inside
-        raise Unsupported(Reason.ATTRIBUTE, f"cubic weights beyond the {_PADDINGS[padding]}")
-    return b.add("grid_sample", x, grid, mode=_MODES[mode], padding=_PADDINGS[padding], align=align)
+    if SAMPLING_MODES[mode] == "cubic" and padding:  # PyTorch moves each tap, not the place, inside
+        raise Unsupported(Reason.ATTRIBUTE, f"cubic weights beyond the {PADDINGS[padding]}")
+    return b.add(
+        "grid_sample", x, grid, mode=SAMPLING_MODES[mode], padding=PADDINGS[padding], align=align
+    )
 
 
 @aten("torchvision.roi_align.default")
