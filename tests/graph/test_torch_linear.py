@@ -21,7 +21,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cholesky": lambda _a, s, _b: (L.cholesky(s), L.cholesky(s, upper=True)),
     "inverse": lambda a, _s, _b: L.inv(a),
     "solve": lambda a, _s, b: (L.solve(a, b), L.solve(a, b[..., 0]), L.solve(a, b[0, ..., 0])),
-    "solve from the right": lambda a, _s, b: L.solve(a, b.mT, left=False),
+    "solve from the right": lambda a, _s, b: torch._linalg_solve_ex(a, b.mT, left=False)[:2],
+    "solve by factors": lambda a, _s, b: tuple(
+        L.lu_solve(*L.lu_factor(a), b if left else b.mT, left=left, adjoint=adjoint)
+        for left in (True, False)
+        for adjoint in (True, False)
+    ),
     "determinants": lambda a, s, _b: (L.det(a), *L.slogdet(a), torch.logdet(s)),
     "factors": lambda a, _s, _b: tuple(L.lu_factor(a)),
     "upper triangle": lambda a, _s, b: L.solve_triangular(a.triu() + 3 * ONE, b, upper=True),
@@ -38,7 +43,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_linear_algebra(name: str) -> None:
     a, b = torch.randn(2, 4, 4, dtype=torch.float64), torch.randn(2, 4, 3, dtype=torch.float64)
-    compiled = name in ("solve", "cholesky")
+    compiled = name in ("solve", "cholesky", "solve by factors")
     check(Module(FUNCTIONS[name]), a, a @ a.mT + ONE, b, tolerance=1e-9, compiled=compiled)
 
 

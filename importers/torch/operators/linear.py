@@ -57,8 +57,8 @@ class _Factors:
         bad = self.b.add("equal", linear.diagonal(self.b, self.lu), zero)
         return linear.first_failure(self.b, bad, self.lead)
 
-    def solved(self, y: Value) -> Value:
-        return linear.factors_solved(self.b, self.lu, self.order, y)
+    def solved(self, y: Value, *, transposed: bool = False) -> Value:
+        return linear.factors_solved(self.b, self.lu, self.order, y, transposed=transposed)
 
 
 @aten("linalg_lu_factor_ex")
@@ -111,13 +111,39 @@ def solve(
     """Of a vector, or vectors, where `y` has a dimension less; `left=False` is `z @ x = y`."""
     del check_errors
     column = out.rank < x.type.rank or y.shape == x.shape[:-1]
-    own = x if left else linear.turned(b, x)
     given = reshaped(b, y, (*y.shape, 1)) if column else y if left else linear.turned(b, y)
     given = b.add("broadcast_to", given, shape=(*x.shape[:-2], *given.shape[-2:]))
-    factors = _Factors(b, own)
-    found = factors.whole(factors.solved(linear.batched(b, given)))
+    factors = _Factors(b, x)
+    found = factors.whole(factors.solved(linear.batched(b, given), transposed=not left))
     found = found if left or column else linear.turned(b, found)
     return (reshaped(b, found, out.shape), *factors.shown, factors.failed)
+
+
+@aten("linalg_lu_solve")
+def solve_by_factors(
+    b: Builder,
+    out: TensorType,
+    lu: Value,
+    pivots: Value,
+    y: Value,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+) -> Value:
+    """`left=False` is `z @ a = y`; `adjoint` of the transposed `a`."""
+    lead, n = out.shape[:-2], lu.shape[-1]
+    given = y if left else linear.turned(b, y)
+    own, given = (
+        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:])))
+        for v in (lu, given)
+    )
+    if not out.size:
+        return reshaped(b, given, out.shape)
+    exchanged = b.add("broadcast_to", pivots, shape=(*lead, n))
+    order = linear.order_of(b, reshaped(b, exchanged, (own.shape[0], n)))
+    found = linear.factors_solved(b, own, order, given, transposed=adjoint == left)
+    found = reshaped(b, found, (*lead, *found.shape[1:]))
+    return found if left else linear.turned(b, found)
 
 
 @aten("linalg_solve_triangular")
