@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
@@ -26,7 +27,7 @@ from .nodes import (
     output_of,
     place,
 )
-from .table import TABLE
+from .table import DECOMPOSED, TABLE
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,10 @@ def decompositions() -> Mapping[Any, Any]:
 
     from . import operators  # noqa: F401  # registers all
 
-    table = torch._decomp.core_aten_decompositions()
+    table = dict(torch._decomp.core_aten_decompositions())
+    for name in DECOMPOSED:
+        overload = attrgetter(name)(torch.ops.aten)
+        table[overload] = torch._decomp.decomposition_table[overload]
     return {o: d for o, d in table.items() if str(o).removeprefix("aten.") not in TABLE}
 
 

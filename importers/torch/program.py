@@ -16,18 +16,7 @@ from ...graph.compose.complex import Complex
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
 from .nodes import AtenNodes, Result, constant_of, input_of, output_of
-from .table import TABLE
-
-_DECOMPOSED = (
-    "_addmm_activation.default",
-    "dist.default",
-    "ldexp.Tensor",
-    "native_group_norm.default",
-    "native_layer_norm.default",
-    "tril_indices.default",
-    "triu_indices.default",
-)
-"""Operators of core ATen that PyTorch can decompose too."""
+from .table import DECOMPOSED, TABLE
 
 
 def import_torch(program: Any, name: str = "") -> Graph:
@@ -92,7 +81,7 @@ def _decomposed(program: Any) -> Any:
     for overload in list(table):
         if str(overload).removeprefix("aten.") in TABLE:
             table.pop(overload)
-    for name in _DECOMPOSED:
+    for name in DECOMPOSED:
         overload = operator.attrgetter(name)(torch.ops.aten)
         table[overload] = torch._decomp.decomposition_table[overload]
     return program.run_decompositions(table)
