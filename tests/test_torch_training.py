@@ -80,6 +80,18 @@ TRAINED = {
     "antialiased cubic": Layer(
         lambda x: F.interpolate(x, size=(3, 11), mode="bicubic", antialias=True)
     ),
+    "mean pool by a number": Layer(lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5)),
+    "masked": Layer(lambda x: x.masked_scatter(x[:, :1] > 0, (x * x).flatten(1, 2))),
+    "distances": Layer(
+        lambda x: sum(torch.cdist(x, x[..., :2, :].round(), p=p) for p in (1, 2, 3.5, torch.inf))
+    ),
+    "distance": Layer(lambda x: torch.dist(x, x.cos()) * torch.ldexp(x, x.round())),
+    "solutions": Layer(lambda x: torch.linalg.solve(x[..., :6, :] + 6 * torch.eye(6), x.mT)),
+    "solutions from the right": Layer(
+        lambda x: (
+            torch.linalg.solve(x[..., :6, :].mT, x, left=False) + torch.det(x[..., :6, :])[0, 0]
+        )
+    ),
     "sampled": Layer(lambda x: F.grid_sample(x, grid_of(x), align_corners=False)),
     "sampled border": Layer(
         lambda x: F.grid_sample(x, grid_of(x), padding_mode="border", align_corners=True)

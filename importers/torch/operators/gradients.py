@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -162,12 +163,12 @@ def _average_pool_gradient(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Value:
-    if divisor_override is not None:
-        raise Unsupported(Reason.ATTRIBUTE, f"divisor_override={divisor_override}")
     extents = x.shape[-rank:]
     declared = pool_window(rank, kernel, stride, padding)
     window = declared.with_last(extents) if ceil_mode else declared
-    counts = window.counts(extents, declared, count_padding=count_include_pad)
+    counts: Any = divisor_override
+    if counts is None:
+        counts = window.counts(extents, declared, count_padding=count_include_pad)
     own = batched(b, gradient, rank)
     planes = own.shape[0] * own.shape[1]
     scaled = b.add("multiply", cast_to(b, own, wide(x)), b.constant(1 / counts, wide(x)))
@@ -274,6 +275,31 @@ for _name, _aligned in (
     ("_upsample_bicubic2d_aa", True),
 ):
     aten(f"{_name}_backward")(partial(_resize_gradient, _name, _aligned))
+
+
+@aten("_cdist_backward")
+def distance_gradient(
+    b: Builder, out: TensorType, gradient: Value, x: Value, y: Value, p: float, distances: Value
+) -> Value:
+    """That of the rows of `x` (..., n, size), of distances (..., n, m) to those of `y`."""
+    if p < 1:
+        raise Unsupported(Reason.ATTRIBUTE, f"the gradient of p={p}")
+    rows, columns = (*x.shape[:-1], 1, x.shape[-1]), (*y.shape[:-2], 1, *y.shape[-2:])
+    apart = b.add("subtract", reshaped(b, x, rows), reshaped(b, y, columns))
+    gradient, distances = (reshaped(b, v, (*v.shape, 1)) for v in (gradient, distances))
+    zero, size = b.constant(0, x.dtype), b.add("abs", apart)
+    if p == math.inf:
+        farthest = b.add("equal", size, distances)
+        growth = b.add("where", farthest, b.add("sign", apart), zero)
+    elif p == 1:
+        growth = b.add("sign", apart)
+    else:
+        same = b.add("equal", distances, zero)
+        ratio = b.add("divide", size, b.add("where", same, b.constant(1, x.dtype), distances))
+        powers = ratio if p == 2 else b.add("power", ratio, b.constant(p - 1, x.dtype))
+        growth = b.add("multiply", b.add("sign", apart), powers)
+    summed = b.add("sum", b.add("multiply", gradient, growth), axes=(apart.type.rank - 2,))
+    return reshaped(b, summed, out.shape)
 
 
 @aten("grid_sampler_2d_backward", "grid_sampler_3d_backward")

@@ -290,6 +290,22 @@ def masked_scatter(b: Builder, out: TensorType, x: Value, mask: Value, source: V
     return b.add("where", own, reshaped(b, taken_, out.shape), x)
 
 
+@aten("masked_scatter_backward")
+def masked_scatter_gradient(
+    b: Builder, out: TensorType, gradient: Value, mask: Value, _sizes: object
+) -> Value:
+    """That of the source: the elements where the mask is true, in their order, before zeros."""
+    own = b.add("broadcast_to", mask, shape=gradient.shape)
+    flat = cast_to(b, reshaped(b, own, (own.type.size,)), "int64")
+    kept = b.add("where", own, gradient, b.constant(0, out.dtype))
+    zeros = b.add("broadcast_to", b.constant(0, out.dtype), shape=(out.size,))
+    if not out.size or not own.type.size:
+        return reshaped(b, zeros, out.shape)
+    updates = reshaped(b, kept, (own.type.size,))
+    found = b.add("scatter", zeros, _ordinals(b, flat), updates, axis=0, reduction="add")
+    return reshaped(b, found, out.shape)
+
+
 @aten("searchsorted.Tensor", "searchsorted.Scalar")
 def search(
     b: Builder,
