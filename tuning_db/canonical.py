@@ -72,6 +72,36 @@ def _is_canonical_step(inside: str) -> bool:
         return False
 
 
+def trace_of_literal(literal: str) -> str | None:
+    """The trace of which JSON has `literal` between quotes, as canonical JSON.
+
+    `None` if it is not canonical, or not of the form of traces: that is no error. Each step is read
+    and checked once, with its escapes.
+    """
+    start, end, between = _ESCAPED_STEPS
+    if not (literal.startswith(start) and literal.endswith(end)):
+        return None
+    literals = literal[len(start) : -len(end)].split(between)
+    if max(map(len, literals)) > _LONGEST_STEP:
+        return None
+    steps = [step for step in map(_step_of_literal, literals) if step is not None]
+    if len(steps) < len(literals):
+        return None
+    return f"{_STEPS[0]}{_STEPS[2].join(steps)}{_STEPS[1]}"
+
+
+_ESCAPED_STEPS = [text.replace('"', '\\"') for text in _STEPS]
+
+
+@lru_cache(maxsize=10_000)
+def _step_of_literal(literal: str) -> str | None:
+    try:
+        text: str = json.loads(f'"{literal}"')  # fails at a quote without an escape
+    except ValueError:
+        return None
+    return text if _is_canonical_step(text) else None
+
+
 def digest(value: object) -> str:
     """SHA-256 hex digest of the canonical JSON of `value`."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()

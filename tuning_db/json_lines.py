@@ -23,9 +23,19 @@ from sqlalchemy import Connection
 from ..base.errors import DatabaseError
 from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable
-from .canonical import Json, canonical_json
+from .canonical import canonical_json
 from .connect import require_short
-from .lines import FORMAT, VERSION, Inexact, next_line, record_of, version_of
+from .lines import (
+    FORMAT,
+    NAMES_INEXACT,
+    VERSION,
+    Inexact,
+    exported_schedule,
+    next_line,
+    object_of,
+    record_of,
+    version_of,
+)
 from .read import every
 from .values import AnyRecord, json_text
 from .write import BATCH, write
@@ -131,11 +141,18 @@ class _Reader:
             raise self._error(str(error), number) from error
 
     def records(self) -> Iterator[AnyRecord]:
-        version = version_of(self._next())
+        version = version_of(object_of(self._next()))
         count = 0
-        while "end" not in (line := self._next()):
+        while True:
+            text = self._next()
+            record: AnyRecord | None
+            record = exported_schedule(text) if version >= NAMES_INEXACT else None
+            if record is None:
+                line = object_of(text)
+                if "end" in line:
+                    break
+                record = record_of(line, version, self._inexact)
             count += 1
-            record = record_of(line, version, self._inexact)
             if record is None:
                 self.forgotten += 1
                 continue
@@ -148,7 +165,7 @@ class _Reader:
         if self._lines.readline(1):
             raise DatabaseError("there is more after the end")
 
-    def _next(self) -> dict[str, Json]:
+    def _next(self) -> str:
         self._number += 1
         return next_line(self._lines)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import IO, TypeAlias
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
-from .canonical import Json, parse_json
-from .codec import LONGEST_LINE, from_plain
+from .canonical import Json, parse_json, schedule_id, trace_of_literal
+from .codec import LONGEST_LINE, check, from_plain
 from .values import KINDS, AnyRecord, Measurement, ScheduleRecord, Session, Workload
 
 FORMAT = "tilewright-tuning-records"
 VERSION = 7
 """Of the format. Files of versions 1 to 6 are read as well."""
-_NAMES_INEXACT = 3
+NAMES_INEXACT = 3
 """The first version whose schedules name their inexact steps."""
 Inexact: TypeAlias = Callable[[str], str]
 """The inexact steps of a trace (JSON text), as a schedule's record names them."""
@@ -30,13 +31,18 @@ _ADDED: dict[str, tuple[tuple[int, str, str | None], ...]] = {
 """The versions that added fields, and what these are before."""
 
 
-def next_line(file: IO[str]) -> dict[str, Json]:
-    """The object of the next line of a file. Raises `DatabaseError` for anything else."""
+def next_line(file: IO[str]) -> str:
+    """The next line of a file. Raises `DatabaseError` at its end, and for one that is too long."""
     line = file.readline(LONGEST_LINE)
     if not line:
         raise DatabaseError("the file ends here, expected an end line", hint="it is truncated")
     if not line.endswith("\n") and len(line) == LONGEST_LINE:
         raise DatabaseError("longer than {0} characters", LONGEST_LINE)
+    return line
+
+
+def object_of(line: str) -> dict[str, Json]:
+    """The object of a line. Raises `DatabaseError` for anything else."""
     fields = parse_json(line)
     if not isinstance(fields, dict):
         raise DatabaseError("expected a JSON object, found {0}", type(fields).__name__)
@@ -66,7 +72,7 @@ def record_of(
 ) -> AnyRecord | None:
     """The record of a line of a version; `None` for one of a kind that nothing reads any more."""
     kind = fields.get("kind")
-    if kind == _FORGOTTEN and version < _NAMES_INEXACT:
+    if kind == _FORGOTTEN and version < NAMES_INEXACT:
         return None
     if not isinstance(kind, str) or kind not in KINDS or fields.keys() != {"kind", "id", "value"}:
         raise DatabaseError(
@@ -86,6 +92,37 @@ def record_of(
     return record
 
 
+def exported_schedule(line: str) -> ScheduleRecord | None:
+    """The schedule of a line that is what an export writes of it, without its JSON being parsed.
+
+    `None` for every other line, also for one to be refused. Schedules are most of a file, and their
+    text is steps that repeat.
+    """
+    match = _SCHEDULE.fullmatch(line)
+    trace = None if match is None else trace_of_literal(match["trace"])
+    if match is None or trace is None:
+        return None
+    version = int(match["version"])
+    record = ScheduleRecord.of_normal(
+        {
+            "trace": trace,
+            "trace_version": version,
+            "generator": match["generator"],
+            "inexact": match["inexact"],
+            "id": schedule_id(trace, version),
+        }
+    )
+    check(record)
+    return record if record.id == match["id"] else None
+
+
+_SCHEDULE = re.compile(
+    r'\{"id":"(?P<id>[0-9a-f]{64})","kind":"schedule","value":'
+    r'\{"generator":"(?P<generator>[^"\\\x00-\x1f]*)","inexact":"(?P<inexact>[^"\\\x00-\x1f]*)",'
+    r'"trace":"(?P<trace>.*)","trace_version":(?P<version>[1-9][0-9]{0,8})\}\}\n'
+)
+
+
 def _of_today(
     kind: str, value: Mapping[str, Json], version: int, inexact: Inexact | None
 ) -> dict[str, Json]:
@@ -93,7 +130,7 @@ def _of_today(
 
     Schedules had a parent, which is no part of their id, before they named inexact steps.
     """
-    if kind == ScheduleRecord.kind and version < _NAMES_INEXACT and "parent" in value:
+    if kind == ScheduleRecord.kind and version < NAMES_INEXACT and "parent" in value:
         trace = value.get("trace")
         steps = inexact(trace) if inexact is not None and isinstance(trace, str) else ""
         value = {name: field for name, field in value.items() if name != "parent"}

@@ -27,6 +27,7 @@ from tilewright.tuning_db import (
     canonical_json,
 )
 from tilewright.tuning_db.codec import LIMITS, LONGEST_LINE, LONGEST_ROW
+from tilewright.tuning_db.lines import VERSION, exported_schedule, object_of, record_of
 from tilewright.tuning_db.values import KINDS, to_plain
 
 from ..refusals import refused
@@ -479,3 +480,22 @@ def test_a_damaged_record_in_a_merged_database_is_refused(
 def test_the_import_of_a_name_that_differs_keeps_ours(db: TuningDatabase, full: list[Line]) -> None:
     load(db, corrupt(full, "workload", name="mm"))
     assert db.get(Workload, MATMUL.id).name == "matmul"
+
+
+def test_a_schedule_of_an_export_is_read_as_its_json_says() -> None:
+    """Whatever is changed in its line: as JSON it is refused, or the same record."""
+    steps = [
+        {"args": {"loop": {"v": f"l{n}"}, "text": 'a"\\\n\u00e9'}, "op": "split"} for n in (0, 1)
+    ]
+    schedule = ScheduleRecord.of({"version": 1, "steps": steps}, 1, "tiling", "")
+    line = (
+        canonical_json({"id": schedule.id, "kind": "schedule", "value": to_plain(schedule)}) + "\n"
+    )
+    assert exported_schedule(line) == schedule
+    for place in range(len(line)):
+        for new in ("", '"', "\\", "\\u", "{", " ", "1", "x", "\t", "\n"):
+            for end in (place, place + 1):
+                changed = line[:place] + new + line[end:]
+                read = exported_schedule(changed)
+                if read is not None:
+                    assert read == record_of(object_of(changed), VERSION, None)
