@@ -40,6 +40,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
 from ..base.errors import DatabaseError
+from ..base.process import collected_later
 from ..base.text import short_id
 from .codec import check
 from .read import location
@@ -70,6 +71,7 @@ def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     return sorted(records, key=lambda record: (_RANK[record.kind], record.id))
 
 
+@collected_later()  # records live until their batch is written: collections would visit them
 def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> dict[str, int]:
     """Write records in the order given; return how many of each kind were new or changed.
 
