@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -124,6 +125,11 @@ NO_NUMPY_THREADS = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 A thread of numpy's libraries would wait actively while numpy is imported, for 0.05 s of processor
 time, and compete with the kernel that is timed.
 """
+
+
+def search_path() -> str:
+    """This process's module search path, as `PYTHONPATH`, for a child to find the same modules."""
+    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
 
 
 def end_with_parent(parent: int) -> None:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import psutil
 
 from ...base.errors import TuningError, open_files_hint
-from ...base.process import NO_NUMPY_THREADS
+from ...base.process import NO_NUMPY_THREADS, search_path
 from .protocol import Assembler, Message, encode
 from .reference import unnamed_file
 
@@ -174,7 +174,7 @@ class Worker:
                     **os.environ,
                     **NO_NUMPY_THREADS,
                     **environment,
-                    "PYTHONPATH": _search_path(),
+                    "PYTHONPATH": search_path(),
                 },
                 start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
             )
@@ -372,11 +372,6 @@ def turn(
 def quoted(output: str) -> str:
     """The output of a worker as a suffix of a reason."""
     return f"; it printed: {output}" if output else ""
-
-
-def _search_path() -> str:
-    """This process's module search path, so that a worker finds the same modules."""
-    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
 
 
 def _signal_name(number: int) -> str:
