@@ -28,6 +28,7 @@ from .values import (
     Outcome,
     ScheduleRecord,
     Session,
+    TargetRecord,
     Verification,
     field_types,
     in_utc,
@@ -145,6 +146,44 @@ def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
     if record.id != row["id"]:
         raise DatabaseError("its content has the id {0}", short_id(record.id))
     return record
+
+
+class Row(NamedTuple):
+    """A record that was checked, as the values that SQLite's driver takes, by columns."""
+
+    kind: str
+    id: str
+    columns: dict[str, Any]
+
+
+def to_row(record: AnyRecord) -> Row:
+    """The row of a checked record; `from_row` reads it."""
+    values, (names, written) = vars(record), _row_fields(record.kind)
+    columns = {"id": record.id, **{name: values[name] for name in names}}
+    for name, write in written:
+        if (value := columns[name]) is not None:
+            columns[name] = write(record, name, value)
+    if isinstance(record, TargetRecord):
+        columns["comparable"] = record.comparable
+    return Row(record.kind, record.id, columns)
+
+
+@cache
+def _row_fields(kind: str) -> tuple[list[str], list[tuple[str, Callable[[Any, str, Any], Any]]]]:
+    """The fields of a kind, and what writes those that the driver does not take."""
+    types = {name: type_.removesuffix(" | None") for name, type_ in field_types(kind).items()}
+    return list(types), [(n, _TO_ROW[type_]) for n, type_ in types.items() if type_ in _TO_ROW]
+
+
+# By annotations. Times are in UTC, and kept without their zone.
+_ZONE = "+00:00"
+_TO_ROW: dict[str, Callable[[Any, str, Any], Any]] = {
+    "bool": lambda _record, _name, value: int(value),
+    "datetime": lambda _record, _name, value: value.isoformat(" ", "microseconds")[: -len(_ZONE)],
+    "Outcome": lambda _record, _name, value: value.value,
+    "SessionStatus": lambda _record, _name, value: value.value,
+    **dict.fromkeys(_STORED_AS_JSON, lambda record, name, value: record.text_of(name, value)),
+}
 
 
 class _Field(NamedTuple):

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
@@ -42,13 +41,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from ..base.errors import DatabaseError
 from ..base.process import collected_later
 from ..base.text import short_id
-from .codec import check
+from .canonical import canonical_json
+from .codec import Row, check, to_row
 from .read import location
-from .tables import CHECKED, TABLES, JsonText, measurement, target, verification
+from .tables import CHECKED, TABLES, measurement, target, verification
 from .values import (
     KINDS,
     AnyRecord,
-    Digested,
     Measurement,
     Pin,
     ScheduleRecord,
@@ -59,6 +58,8 @@ from .values import (
     json_text,
 )
 
+Writable: TypeAlias = AnyRecord | Row
+"""What is written: records, which are checked first, and rows of records that were."""
 BATCH = 500
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -72,7 +73,7 @@ def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 @collected_later()  # records live until their batch is written: collections would visit them
-def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> dict[str, int]:
+def write(connection: Connection, records: Iterable[Writable], repin: bool) -> dict[str, int]:
     """Write records in the order given; return how many of each kind were new or changed.
 
     Raises `DatabaseError` for a record that `check` refuses, or that refers to one not there.
@@ -84,9 +85,9 @@ def write(connection: Connection, records: Iterable[AnyRecord], repin: bool) -> 
     return counts
 
 
-def _batches(records: Iterable[AnyRecord]) -> Iterator[dict[str, AnyRecord]]:
+def _batches(records: Iterable[Writable]) -> Iterator[dict[str, Writable]]:
     """Batches by ids: PostgreSQL changes no row twice in a statement."""
-    batch: dict[str, AnyRecord] = {}
+    batch: dict[str, Writable] = {}
     for record in records:
         if len(batch) == BATCH or record.id in batch:
             yield batch
@@ -97,11 +98,12 @@ def _batches(records: Iterable[AnyRecord]) -> Iterator[dict[str, AnyRecord]]:
 
 
 def _write_batch(
-    connection: Connection, kind: str, batch: Mapping[str, AnyRecord], repin: bool
+    connection: Connection, kind: str, batch: Mapping[str, Writable], repin: bool
 ) -> int:
     records = list(batch.values())
     for record in records:
-        check(record)
+        if not isinstance(record, Row):
+            check(record)
     insert = _insert_rows if connection.dialect.name == "sqlite" else _insert_json
     try:
         with _undoable(connection):
@@ -110,35 +112,50 @@ def _write_batch(
         raise _missing_reference(connection, kind, records) or error from error
     _require_stored(connection, kind, batch)
     if kind == Verification.kind:
-        verify(connection, [tuple(getattr(record, name) for name in CHECKED) for record in records])
+        verify(connection, [tuple(_column(r, name) for name in CHECKED) for r in records])
     return count
 
 
 def _insert_rows(
-    connection: Connection, kind: str, records: Sequence[AnyRecord], repin: bool
+    connection: Connection, kind: str, records: Sequence[Writable], repin: bool
 ) -> int:
     """Insert by a statement for a row, with the driver's values: SQLAlchemy converts each alone."""
-    rows = _rows(kind, repin)
-    values = [rows.of(record) for record in records]
-    done = connection.exec_driver_sql(rows.text, values, execution_options=_COUNTED)
+    text, arrange = _for_rows(kind, repin)
+    rows = (record if isinstance(record, Row) else to_row(record) for record in records)
+    values = [arrange(row.columns) for row in rows]
+    done = connection.exec_driver_sql(text, values, execution_options=_COUNTED)
     return done.rowcount
 
 
 def _insert_json(
-    connection: Connection, kind: str, records: Sequence[AnyRecord], repin: bool
+    connection: Connection, kind: str, records: Sequence[Writable], repin: bool
 ) -> int:
     """Insert all by one statement, to which the records are a JSON array."""
     statement, derived = _from_json(kind, repin)
     count, size, some = 0, 0, list[str]()
     for n, record in enumerate(records, 1):
-        more = "".join(f'"{name}":"{getattr(record, name)}",' for name in derived)
-        some.append(f"{{{more}{json_text(record)[1:]}")
+        some.append(_json_of(record, derived))
         size += len(some[-1])
         if n == len(records) or size > _LARGEST_ARRAY:
             rows = {_ROWS: f"[{','.join(some)}]"}
             count += connection.execute(statement, rows, execution_options=_COUNTED).rowcount
             some, size = [], 0
     return count
+
+
+def _json_of(record: Writable, derived: Iterable[str]) -> str:
+    """The JSON object of a record's columns; `derived` are those that are no fields."""
+    if not isinstance(record, Row):
+        more = "".join(f'"{name}":"{getattr(record, name)}",' for name in derived)
+        return f"{{{more}{json_text(record)[1:]}"
+    times = {n for n, type_ in field_types(record.kind).items() if type_.startswith("datetime")}
+    columns = record.columns
+    zoned = {name: f"{columns[name]}+00:00" for name in times if columns[name] is not None}
+    return canonical_json({**columns, **zoned})
+
+
+def _column(record: Writable, name: str) -> Any:
+    return record.columns[name] if isinstance(record, Row) else getattr(record, name)
 
 
 def verify(connection: Connection, checked: Collection[Sequence[str]]) -> None:
@@ -153,10 +170,10 @@ def _require_stored(connection: Connection, kind: str, ids: Collection[str]) -> 
     id = TABLES[kind].c.id
     if connection.dialect.name == "postgresql":  # by one parameter: psycopg parses long statements
         given = func.any(bindparam("ids", list(ids), type_=ARRAY(Text())))
-        among: ColumnElement[bool] = id == given
-    else:
-        among = id.in_(ids)
-    count = connection.execute(select(func.count(id)).where(among)).scalar_one()
+        count = connection.execute(select(func.count(id)).where(id == given)).scalar_one()
+    else:  # in the driver's form: SQLAlchemy takes longer for the parameters than SQLite
+        among = f"SELECT count(id) FROM {kind} WHERE id IN ({', '.join('?' * len(ids))})"
+        count = connection.exec_driver_sql(among, tuple(ids)).scalar_one()
     if count != len(ids):
         raise DatabaseError(
             "database {0} did not keep what was written: of {1} records of kind {2} it has {3}",
@@ -181,46 +198,15 @@ def _undoable(connection: Connection) -> AbstractContextManager[object]:
 _COUNTED = {"preserve_rowcount": True}
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """An insertion in the driver's form, and what makes the values of a record.
-
-    `read` returns the bound fields of a record. `convert` has the places of those that the driver
-    does not take as they are, and what makes that of them; `lists` those of lists and mappings.
-    """
-
-    text: str
-    read: Callable[[AnyRecord], tuple[Any, ...]]
-    convert: list[tuple[int, Callable[[Any], Any]]]
-    lists: list[tuple[int, str]]
-
-    def of(self, record: AnyRecord) -> tuple[Any, ...]:
-        values = list(self.read(record))
-        for place, convert in self.convert:
-            values[place] = convert(values[place])
-        for place, name in self.lists:
-            if values[place] is not None:
-                values[place] = cast(Digested, record).text_of(name, values[place])
-        return tuple(values)
-
-
 @cache
-def _rows(kind: str, repin: bool) -> _Rows:
+def _for_rows(kind: str, repin: bool) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """An insertion in the driver's form, and what puts the columns of a row in its order."""
+    values = {c.name: _bind(TABLES[kind], c.name) for c in TABLES[kind].columns}
+    statement = sqlite.insert(TABLES[kind]).values(_derived(kind, values))
     bound = sqlite.dialect(paramstyle="qmark")
-    table = TABLES[kind]
-    values = {c.name: _bind(table, c.name) for c in table.columns}
-    statement = sqlite.insert(table).values(_derived(kind, values))
     compiled = _or_change(statement, kind, repin).compile(dialect=bound)
     names = [name.removeprefix(_BOUND) for name in compiled.positiontup]
-    types = [table.c[name].type for name in names]
-    lists = [(n, names[n]) for n, type_ in enumerate(types) if isinstance(type_, JsonText)]
-    converts = [
-        (n, type_.dialect_impl(bound).bind_processor(bound))
-        for n, type_ in enumerate(types)
-        if not isinstance(type_, JsonText)
-    ]
-    convert = [(n, function) for n, function in converts if function is not None]
-    return _Rows(str(compiled), attrgetter(*names), convert, lists)
+    return str(compiled), itemgetter(*names)
 
 
 @cache
@@ -316,12 +302,12 @@ _VERIFY = (
 
 
 def _missing_reference(
-    connection: Connection, kind: str, batch: Sequence[AnyRecord]
+    connection: Connection, kind: str, batch: Sequence[Writable]
 ) -> DatabaseError | None:
     for record in batch:
         for key in TABLES[kind].foreign_keys:
             column, parent = key.parent, key.column.table
-            wanted = getattr(record, column.name)
+            wanted = _column(record, column.name)
             if connection.execute(select(parent.c.id).where(parent.c.id == wanted)).first() is None:
                 return DatabaseError(
                     "{0} {1} refers to {2} {3}, which is not in the database",
