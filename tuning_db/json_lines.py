@@ -10,11 +10,9 @@ digests are checked, and one bad line refuses the whole file. Nothing in it is e
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -25,17 +23,8 @@ from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable
 from .canonical import canonical_json
 from .connect import require_short
-from .lines import (
-    FORMAT,
-    NAMES_INEXACT,
-    VERSION,
-    Inexact,
-    exported_schedule,
-    next_line,
-    object_of,
-    record_of,
-    version_of,
-)
+from .line_reader import LineReader
+from .lines import FORMAT, VERSION, Inexact, Utf8Lines, refusal
 from .read import every
 from .values import AnyRecord, json_text
 from .write import BATCH, write
@@ -72,13 +61,14 @@ def import_lines(
 ) -> dict[str, int]:
     """See `TuningDatabase.import_lines`; inside the connection's transaction."""
     if not isinstance(file, str | os.PathLike):
-        return _read_lines(connection, file, str(getattr(file, "name", "the export")), inexact)
+        name = str(getattr(file, "name", "the export"))
+        return _write_records(connection, LineReader(file, inexact), name)
     name = os.fsdecode(file)
     require_short(name, "the path of an export")
     try:
         with open_regular(Path(name), DatabaseError, _OTHERS) as (there, _):
-            lines = io.TextIOWrapper(there, encoding="utf-8", newline="\n")
-            return _read_lines(connection, lines, printable(name), inexact)
+            reader = LineReader(Utf8Lines(there), inexact)
+            return _write_records(connection, reader, printable(name))
     except FileNotFoundError as error:
         raise DatabaseError("import of {0} failed: {1}", file, error) from error
 
@@ -107,67 +97,26 @@ def put(file: IO[str], text: str) -> None:
         ) from error
 
 
-def _read_lines(
-    connection: Connection, lines: IO[str], name: str, inexact: Inexact | None
-) -> dict[str, int]:
-    reader = _Reader(lines, name, inexact)
-    with reader.naming_the_line():
-        counts = write(connection, reader.records(), repin=False)
+def _write_records(connection: Connection, reader: LineReader, name: str) -> dict[str, int]:
+    # Records are written in batches: the lines of those that may still be waiting.
+    pending: dict[str, int] = {}
+    try:
+        counts = write(connection, _noting(reader, pending), repin=False)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        record = error.data.get("record", "") if isinstance(error, DatabaseError) else ""
+        number = pending.get(record, reader.number)
+        raise DatabaseError(
+            "{0}, line {1}: {2}", name, number, refusal(error), line=number
+        ) from error
     if reader.forgotten:
         _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
     return counts
 
 
-class _Reader:
-    """The records of an export, and the line that an error is about."""
-
-    def __init__(self, lines: IO[str], name: str, inexact: Inexact | None) -> None:
-        self.forgotten = 0
-        self._inexact = inexact
-        self._lines = lines
-        self._name = name
-        self._number = 0
-        # Records are written in batches: the lines of those that may still be waiting.
-        self._pending: dict[str, int] = {}
-
-    @contextmanager
-    def naming_the_line(self) -> Iterator[None]:
-        try:
-            yield
-        except UnicodeDecodeError as error:
-            raise self._error("is not UTF-8 text", self._number) from error
-        except DatabaseError as error:
-            number = self._pending.get(error.data.get("record", ""), self._number)
-            raise self._error(str(error), number) from error
-
-    def records(self) -> Iterator[AnyRecord]:
-        version = version_of(object_of(self._next()))
-        count = 0
-        while True:
-            text = self._next()
-            record: AnyRecord | None
-            record = exported_schedule(text) if version >= NAMES_INEXACT else None
-            if record is None:
-                line = object_of(text)
-                if "end" in line:
-                    break
-                record = record_of(line, version, self._inexact)
-            count += 1
-            if record is None:
-                self.forgotten += 1
-                continue
-            if len(self._pending) > 2 * BATCH:
-                del self._pending[next(iter(self._pending))]
-            self._pending[record.id] = self._number
-            yield record
-        if line != {"end": count}:
-            raise DatabaseError("found {0} records, expected {1!r:.80}", count, line["end"])
-        if self._lines.readline(1):
-            raise DatabaseError("there is more after the end")
-
-    def _next(self) -> str:
-        self._number += 1
-        return next_line(self._lines)
-
-    def _error(self, what: str, number: int) -> DatabaseError:
-        return DatabaseError("{0}, line {1}: {2}", self._name, number, what, line=number)
+def _noting(reader: LineReader, pending: dict[str, int]) -> Iterator[AnyRecord]:
+    """The records of a reader, whose lines are kept for a while."""
+    for record in reader.records():
+        if len(pending) > 2 * BATCH:
+            del pending[next(iter(pending))]
+        pending[record.id] = reader.number
+        yield record

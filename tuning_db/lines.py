@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import IO, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
 from ..base.errors import DatabaseError
 from ..base.text import short_id
-from .canonical import Json, parse_json, schedule_id, trace_of_literal
-from .codec import LONGEST_LINE, check, from_plain
+from .canonical import Json, parse_json
+from .codec import LONGEST_LINE, from_plain
 from .values import KINDS, AnyRecord, Measurement, ScheduleRecord, Session, Workload
 
 FORMAT = "tilewright-tuning-records"
@@ -31,14 +30,41 @@ _ADDED: dict[str, tuple[tuple[int, str, str | None], ...]] = {
 """The versions that added fields, and what these are before."""
 
 
-def next_line(file: IO[str]) -> str:
+class Lines(Protocol):
+    """What lines are read from, such as a text file."""
+
+    def readline(self, size: int = -1, /) -> str:
+        """The next line, of at most `size` characters; nothing at the end."""
+
+
+class Utf8Lines:
+    """The lines of a file of bytes: each is decoded alone, so that the first bad one is known."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readline(self, size: int = -1, /) -> str:
+        """As `Lines` says, of `size` bytes at most. Raises `UnicodeDecodeError`."""
+        return self._file.readline(size).decode()
+
+
+def next_line(file: Lines) -> str:
     """The next line of a file. Raises `DatabaseError` at its end, and for one that is too long."""
     line = file.readline(LONGEST_LINE)
     if not line:
-        raise DatabaseError("the file ends here, expected an end line", hint="it is truncated")
+        raise ends_here()
     if not line.endswith("\n") and len(line) == LONGEST_LINE:
         raise DatabaseError("longer than {0} characters", LONGEST_LINE)
     return line
+
+
+def ends_here() -> DatabaseError:
+    return DatabaseError("the file ends here, expected an end line", hint="it is truncated")
+
+
+def refusal(error: DatabaseError | UnicodeDecodeError) -> str:
+    """Why a line is refused."""
+    return "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def object_of(line: str) -> dict[str, Json]:
@@ -90,37 +116,6 @@ def record_of(
             short_id(record.id),
         )
     return record
-
-
-def exported_schedule(line: str) -> ScheduleRecord | None:
-    """The schedule of a line that is what an export writes of it, without its JSON being parsed.
-
-    `None` for every other line, also for one to be refused. Schedules are most of a file, and their
-    text is steps that repeat.
-    """
-    match = _SCHEDULE.fullmatch(line)
-    trace = None if match is None else trace_of_literal(match["trace"])
-    if match is None or trace is None:
-        return None
-    version = int(match["version"])
-    record = ScheduleRecord.of_normal(
-        {
-            "trace": trace,
-            "trace_version": version,
-            "generator": match["generator"],
-            "inexact": match["inexact"],
-            "id": schedule_id(trace, version),
-        }
-    )
-    check(record)
-    return record if record.id == match["id"] else None
-
-
-_SCHEDULE = re.compile(
-    r'\{"id":"(?P<id>[0-9a-f]{64})","kind":"schedule","value":'
-    r'\{"generator":"(?P<generator>[^"\\\x00-\x1f]*)","inexact":"(?P<inexact>[^"\\\x00-\x1f]*)",'
-    r'"trace":"(?P<trace>.*)","trace_version":(?P<version>[1-9][0-9]{0,8})\}\}\n'
-)
 
 
 def _of_today(
