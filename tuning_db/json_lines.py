@@ -22,9 +22,11 @@ from ..base.errors import DatabaseError
 from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable
 from .canonical import canonical_json
+from .codec import Row
 from .connect import require_short
 from .line_reader import LineReader
 from .lines import FORMAT, VERSION, Inexact, Utf8Lines, refusal
+from .range_reader import RangeReader, range_reader
 from .read import every
 from .values import AnyRecord, json_text
 from .write import BATCH, write
@@ -66,7 +68,11 @@ def import_lines(
     name = os.fsdecode(file)
     require_short(name, "the path of an export")
     try:
-        with open_regular(Path(name), DatabaseError, _OTHERS) as (there, _):
+        with open_regular(Path(name), DatabaseError, _OTHERS) as (there, size):
+            by_processes = range_reader(Path(name), there, size)
+            if by_processes is not None:
+                with by_processes:
+                    return _write_records(connection, by_processes, printable(name))
             reader = LineReader(Utf8Lines(there), inexact)
             return _write_records(connection, reader, printable(name))
     except FileNotFoundError as error:
@@ -97,7 +103,9 @@ def put(file: IO[str], text: str) -> None:
         ) from error
 
 
-def _write_records(connection: Connection, reader: LineReader, name: str) -> dict[str, int]:
+def _write_records(
+    connection: Connection, reader: LineReader | RangeReader, name: str
+) -> dict[str, int]:
     # Records are written in batches: the lines of those that may still be waiting.
     pending: dict[str, int] = {}
     try:
@@ -113,7 +121,7 @@ def _write_records(connection: Connection, reader: LineReader, name: str) -> dic
     return counts
 
 
-def _noting(reader: LineReader, pending: dict[str, int]) -> Iterator[AnyRecord]:
+def _noting(reader: LineReader | RangeReader, pending: dict[str, int]) -> Iterator[AnyRecord | Row]:
     """The records of a reader, whose lines are kept for a while."""
     for record in reader.records():
         if len(pending) > 2 * BATCH:

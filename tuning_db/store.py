@@ -337,6 +337,9 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         they name none, and builds set aside those that have some. Cost models in such files
         are skipped, with a warning.
 
+        A path of 16 MB or more is read by two processes beside this one, if there are several
+        processors; an open file by this one alone. The result and the errors are the same.
+
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """
         with self._layers[0].writing(into_file=True) as connection:
