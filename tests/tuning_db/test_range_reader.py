@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tilewright.base.errors import DatabaseError
@@ -202,3 +205,42 @@ def test_an_interrupted_import_writes_nothing(
             db.import_lines(tmp_path / "records.jsonl")
         assert exported(db).count("\n") == 2
     assert len(started) == 2
+
+
+KILLED = """
+import sys, time
+import psutil
+from tilewright.tuning_db import TuningDatabase, range_reader
+
+range_reader.SMALLEST, range_reader.RANGE, range_reader.OWN = 0, 2000, 2
+range_reader._PIPE = 4096  # they wait for it to be read
+heard = range_reader._heard
+taken = []
+
+def slowly(replies):
+    yield from heard(replies)
+    taken.append(replies)
+    if len(taken) == 3:
+        print(*(child.pid for child in psutil.Process().children()), flush=True)
+        time.sleep(600)
+
+range_reader._heard = slowly
+with TuningDatabase(sys.argv[1]) as db:
+    db.import_lines(sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_killed_import_leaves_nothing(text: str, tmp_path: Path) -> None:
+    """Neither records nor the processes that read."""
+    (tmp_path / "records.jsonl").write_text(text)
+    names = (str(tmp_path / "tuning.db"), str(tmp_path / "records.jsonl"))
+    command = [sys.executable, "-c", KILLED, *names]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as importing:
+        assert importing.stdout is not None
+        readers = [psutil.Process(int(pid)) for pid in importing.stdout.readline().split()]
+        importing.kill()
+    assert len(readers) == 2
+    assert psutil.wait_procs(readers, timeout=60)[1] == []
+    with TuningDatabase(tmp_path / "tuning.db", create=False) as db:
+        assert exported(db).count("\n") == 2
