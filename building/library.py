@@ -27,7 +27,7 @@ from .build_program import Kernels, Ways, compile_program, compile_programs, pie
 from .origins import together
 from .providers import DeviceProvider, Tilewright
 
-Buildable: TypeAlias = Func | Schedule | Graph
+Buildable: TypeAlias = Func | Schedule | Graph | Partition
 
 
 def named_programs(
@@ -63,7 +63,9 @@ def named_programs(
 
 
 def _name(program: Buildable) -> str:
-    return program.func.name if isinstance(program, Schedule) else program.name
+    if isinstance(program, Schedule):
+        return program.func.name
+    return program.graph.name if isinstance(program, Partition) else program.name
 
 
 def renamed(program: Any, name: object) -> Buildable:
@@ -74,10 +76,13 @@ def renamed(program: Any, name: object) -> Buildable:
         if program.space is not None or len(program.funcs) > 1:
             return program  # which is not built: the build says why
         return program.trace.apply(replace(program.original, name=name))
+    if isinstance(program, Partition):
+        return replace(program, graph=replace(program.graph, name=name))
     if not isinstance(program, Func | Graph):
         raise BuildError(
-            "{0}: expected a program (Func), a Schedule or a Graph, found {1!r:.80}", name, program
-        )
+            "{0}: expected a program (Func), a Schedule, a Graph or a Partition, found {1!r:.80}",
+            name, program,
+        )  # fmt: skip
     return replace(program, name=name)
 
 
@@ -108,7 +113,8 @@ def compiled_for_files(
     ]  # fmt: skip
     if len(programs) > 1 and ways.restricted:
         ways.check([part for program in given for part in parts_of(program, ways)])
-    kernels = iter(_kernels([p for p in programs if not isinstance(p, Graph)], ways))
+    plain = [p for p in programs if not isinstance(p, Graph | Partition)]
+    kernels = iter(_kernels(plain, ways))
     return [
         _graph(each, ways, own, object_file=object_file)
         if isinstance(each, Partition)
