@@ -74,9 +74,11 @@ class Limits:
     column: int | None = None
 
 
-def within(operand: int, extent: int, column: int | None = None) -> Limits:
-    """The limits of indices of a dimension; negative ones count from its end."""
-    return Limits(operand, -extent, extent - 1, column)
+def within(
+    operand: int, extent: int, column: int | None = None, *, negative: bool = True
+) -> Limits:
+    """The limits of indices of a dimension; if `negative`, those below 0 count from its end."""
+    return Limits(operand, -extent if negative else 0, extent - 1, column)
 
 
 @dataclass(frozen=True)

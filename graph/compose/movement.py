@@ -170,16 +170,22 @@ def sequences_reversed(b: Builder, x: Value, lengths: Value, *, along: int) -> V
     return b.add("transpose", taken, axes=swap) if along == 0 else taken
 
 
-def taken(b: Builder, x: Value, indices: Value, axis: int) -> Value:
+def taken(b: Builder, x: Value, indices: Value, axis: int, *, negative: bool = True) -> Value:
     """The elements at indices along an axis: a slice where known indices are one."""
-    found = _as_slice(b, x, indices, axis) if isinstance(indices, Constant) else None
-    return b.add("take", x, indices, axis=axis) if found is None else found
+    if isinstance(indices, Constant):
+        found = _as_slice(b, x, indices, axis, negative=negative)
+        if found is not None:
+            return found
+    return b.add("take", x, indices, axis=axis, negative=negative)
 
 
-def _as_slice(b: Builder, x: Value, indices: Constant, axis: int) -> Value | None:
+def _as_slice(
+    b: Builder, x: Value, indices: Constant, axis: int, *, negative: bool
+) -> Value | None:
     """Elements at known indices that are a slice, as one."""
     extent = x.shape[axis]
-    if not all(-extent <= i < extent for i in indices.data.reshape(-1)):
+    least = -extent if negative else 0
+    if not all(least <= i < extent for i in indices.data.reshape(-1)):
         return None  # for the operator to refuse
     flat = [int(i) % extent for i in indices.data.reshape(-1)]
     steps = {q - p for p, q in pairwise(flat)} or {1}

@@ -1,4 +1,8 @@
-"""Operators that read or write at places that data decide."""
+"""Operators that read or write at places that data decide.
+
+Where they have the attribute `negative`, it says whether negative indices count from the end of the
+dimension, or are out of range.
+"""
 
 from __future__ import annotations
 
@@ -19,44 +23,51 @@ from ..operator import Array, Kind, Limits, operator, programmed, within
 from .pointwise import element_at
 
 
-def clipped(index: Expr, extent: int) -> Expr:
-    """An index that counts from the end if it is negative, kept within the dimension."""
+def clipped(index: Expr, extent: int, *, negative: bool = True) -> Expr:
+    """An index kept within the dimension; if `negative`, one below 0 counts from its end."""
     wide = te.cast(index, "int64")
-    counted = te.select(wide < 0, wide + extent, wide)
+    counted = te.select(wide < 0, wide + extent, wide) if negative else wide
     return te.minimum(te.maximum(counted, te.const(0, "int64")), te.const(extent - 1, "int64"))
 
 
-def _taken(x: Array, indices: Array, *, axis: int) -> Array:
-    return np.take(x, indices.astype(np.int64), axis)
+def _places(indices: Array, *, negative: bool) -> Array:
+    """Indices as numpy takes them. Raises `IndexError` for those below 0 that do not count."""
+    if not negative and indices.size and indices.min() < 0:
+        raise IndexError(f"the index {indices.min()} is negative")
+    return indices.astype(np.int64)
 
 
-def _along(x: TensorType, _: TensorType, *, axis: int) -> list[Limits]:
-    return [within(1, x.shape[axis])]
+def _taken(x: Array, indices: Array, *, axis: int, negative: bool) -> Array:
+    return np.take(x, _places(indices, negative=negative), axis)
+
+
+def _along(x: TensorType, *_: TensorType, axis: int, negative: bool, **_more: Any) -> list[Limits]:
+    return [within(1, x.shape[axis], negative=negative)]
 
 
 @operator(Kind.INDEXING, reference=_taken, limits=_along)
-def take(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    """The slices of `x` at `indices` along `axis`; negative indices count from the end."""
+def take(x: Tensor, indices: Tensor, *, axis: int, negative: bool = True) -> Tensor:
+    """The slices of `x` at `indices` along `axis`."""
     if x.extents[axis] == 0:
         raise IRError("take: there is no element along axis {0} of {1}", axis, x.extents)
     last = axis + indices.ndim
 
     def element(*i: Expr) -> Expr:
-        place = clipped(indices[i[axis:last]], x.extents[axis])
+        place = clipped(indices[i[axis:last]], x.extents[axis], negative=negative)
         return x[(*i[:axis], place, *i[last:])]
 
     extents = x.extents[:axis] + indices.extents + x.extents[axis + 1 :]
     return te.compute(extents, element, name="take")
 
 
-def _taken_along(x: Array, indices: Array, *, axis: int) -> Array:
+def _taken_along(x: Array, indices: Array, *, axis: int, negative: bool) -> Array:
     places = list(np.ogrid[tuple(slice(e) for e in indices.shape)])
-    places[axis] = indices.astype(np.int64)
+    places[axis] = _places(indices, negative=negative)
     return np.asarray(x[tuple(places)])
 
 
 @operator(Kind.INDEXING, reference=_taken_along, limits=_along)
-def take_along(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
+def take_along(x: Tensor, indices: Tensor, *, axis: int, negative: bool = True) -> Tensor:
     """Element i of the result is that of `x` at i, but along `axis` at `indices[i]`."""
     if x.ndim != indices.ndim or x.extents[axis] == 0:
         raise IRError("take_along: {0} at {1}", x.extents, indices.extents)
@@ -65,27 +76,30 @@ def take_along(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
             raise IRError("take_along: {0} at {1}", x.extents, indices.extents)
 
     def element(*i: Expr) -> Expr:
-        return x[(*i[:axis], clipped(indices[i], x.extents[axis]), *i[axis + 1 :])]
+        place = clipped(indices[i], x.extents[axis], negative=negative)
+        return x[(*i[:axis], place, *i[axis + 1 :])]
 
     return te.compute(indices.extents, element, name="take_along")
 
 
-def _taken_nd(x: Array, indices: Array, *, batch: int) -> Array:
+def _taken_nd(x: Array, indices: Array, *, batch: int, negative: bool) -> Array:
     shape = indices.shape[:-1]
     own = [
         np.arange(e).reshape((1,) * d + (e,) + (1,) * (len(shape) - d - 1))
         for d, e in enumerate(shape[:batch])
     ]
-    places = tuple(indices[..., k].astype(np.int64) for k in range(indices.shape[-1]))
-    return np.asarray(x[(*own, *places)])
+    return np.asarray(x[(*own, *np.moveaxis(_places(indices, negative=negative), -1, 0))])
 
 
-def _at(x: TensorType, indices: TensorType, *, batch: int) -> list[Limits]:
-    return [within(1, x.shape[batch + k], k) for k in range(indices.shape[-1])]
+def _at(
+    x: TensorType, indices: TensorType, *_: TensorType, batch: int = 0, negative: bool, **_more: Any
+) -> list[Limits]:
+    extents = x.shape[batch : batch + indices.shape[-1]]
+    return [within(1, extent, k, negative=negative) for k, extent in enumerate(extents)]
 
 
 @operator(Kind.INDEXING, reference=_taken_nd, limits=_at)
-def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
+def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0, negative: bool = True) -> Tensor:
     """The slices of `x` at tuples of indices, which are the last dimension of `indices`.
 
     The first `batch` dimensions of both are the same, and are not indexed.
@@ -99,7 +113,10 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0) -> Tensor:
         raise IRError("take_nd: there is no element in {0}", x.extents)
 
     def element(*i: Expr) -> Expr:
-        places = [clipped(indices[(*i[:rank], k)], x.extents[batch + k]) for k in range(depth)]
+        places = [
+            clipped(indices[(*i[:rank], k)], x.extents[batch + k], negative=negative)
+            for k in range(depth)
+        ]
         return x[(*i[:batch], *places, *i[rank:])]
 
     return te.compute(indices.extents[:-1] + x.extents[end:], element, name="take_nd")
@@ -156,10 +173,10 @@ def _check(name: str, x: TensorType, updates: TensorType, reduction: str) -> Non
         raise IRError("{0}: {1} with updates {2}, reduction {3}", name, x, updates, reduction)
 
 
-def _clipped(index: str, extent: int) -> str:
-    """An index that counts from the end if it is negative, kept within the dimension."""
+def _clipped(index: str, extent: int, *, negative: bool) -> str:
+    """As `clipped`, in the text of a program."""
     wide = f'T.cast("int64", {index})'
-    counted = f"T.select({wide} < 0, {wide} + {extent}, {wide})"
+    counted = f"T.select({wide} < 0, {wide} + {extent}, {wide})" if negative else wide
     return f"T.minimum(T.maximum({counted}, 0), {extent - 1})"
 
 
@@ -192,15 +209,24 @@ def scatter({parameters}):
 """)
 
 
-def _scattered(x: Array, indices: Array, updates: Array, *, axis: int, reduction: str) -> Array:
+def _scattered(
+    x: Array, indices: Array, updates: Array, *, axis: int, reduction: str, negative: bool
+) -> Array:
     places = list(np.ogrid[tuple(slice(e) for e in indices.shape)])
-    places[axis] = indices.astype(np.int64)
+    places[axis] = _places(indices, negative=negative)
     return _updated(x, tuple(np.broadcast_arrays(*places)), updates, reduction)
 
 
 def _infer(
-    x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    axis: int,
+    reduction: str,
+    negative: bool,
 ) -> TensorType:
+    del negative
     _check("scatter", x, updates, reduction)
     fits = all(
         n <= e or d == axis for d, (n, e) in enumerate(zip(indices.shape, x.shape, strict=False))
@@ -210,13 +236,15 @@ def _infer(
     return x
 
 
-def _limits(x: TensorType, *_: TensorType, axis: int, **_more: object) -> list[Limits]:
-    return [within(1, x.shape[axis])]
-
-
-@programmed(Kind.OPAQUE, reference=_scattered, infer=_infer, limits=_limits)
+@programmed(Kind.OPAQUE, reference=_scattered, infer=_infer, limits=_along)
 def scatter(
-    x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str = "none"
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    axis: int,
+    reduction: str = "none",
+    negative: bool = True,
 ) -> Func:
     """`x`, where element i of the updates is at i, but along `axis` at `indices[i]`.
 
@@ -224,18 +252,21 @@ def scatter(
     """
     names = [f"i{d}" for d in range(x.rank)]
     own = ", ".join(names)
-    names[axis] = _clipped(f"I[{own}]", x.shape[axis])
+    names[axis] = _clipped(f"I[{own}]", x.shape[axis], negative=negative)
     return _program(x, indices, updates, ", ".join(names), own, reduction)
 
 
-def _scattered_nd(x: Array, indices: Array, updates: Array, *, reduction: str) -> Array:
-    places = tuple(indices[..., k].astype(np.int64) for k in range(indices.shape[-1]))
-    return _updated(x, places, updates, reduction)
+def _scattered_nd(
+    x: Array, indices: Array, updates: Array, *, reduction: str, negative: bool
+) -> Array:
+    places = np.moveaxis(_places(indices, negative=negative), -1, 0)
+    return _updated(x, tuple(places), updates, reduction)
 
 
 def _infer_nd(
-    x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str
+    x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str, negative: bool
 ) -> TensorType:
+    del negative
     _check("scatter_nd", x, updates, reduction)
     depth = indices.shape[-1]
     if depth > x.rank or updates.shape != indices.shape[:-1] + x.shape[depth:] or 0 in x.shape:
@@ -243,13 +274,14 @@ def _infer_nd(
     return x
 
 
-def _limits_nd(x: TensorType, indices: TensorType, _: TensorType, **_more: object) -> list[Limits]:
-    return [within(1, x.shape[k], k) for k in range(indices.shape[-1])]
-
-
-@programmed(Kind.OPAQUE, reference=_scattered_nd, infer=_infer_nd, limits=_limits_nd)
+@programmed(Kind.OPAQUE, reference=_scattered_nd, infer=_infer_nd, limits=_at)
 def scatter_nd(
-    x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str = "none"
+    x: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    reduction: str = "none",
+    negative: bool = True,
 ) -> Func:
     """`x`, where slices of the updates are at tuples of indices, the last dimension of `indices`.
 
@@ -258,6 +290,9 @@ def scatter_nd(
     names = [f"i{d}" for d in range(updates.rank)]
     at = names[: indices.rank - 1]
     depth = indices.shape[-1]
-    places = [_clipped(f"I[{', '.join([*at, str(k)])}]", x.shape[k]) for k in range(depth)]
+    places = [
+        _clipped(f"I[{', '.join([*at, str(k)])}]", x.shape[k], negative=negative)
+        for k in range(depth)
+    ]
     place = ", ".join([*places, *names[indices.rank - 1 :]]) or "()"
     return _program(x, indices, updates, place, ", ".join(names) or "()", reduction)

@@ -170,12 +170,13 @@ def pointwise_of_lookup(b: Builder, node: Node) -> Value | None:
     rows, *row = table.shape
     if indices.type.size < rows:
         return None
-    operands = list[Value]()
+    negative, operands = True, list[Value]()
     for value, lookup in zip(node.inputs, lookups, strict=True):
         if lookup is not None and lookup.inputs[1] is indices:
             own = lookup.inputs[0]
             if own.shape[0] != rows or own.type.rank != table.type.rank:
                 return None
+            negative = negative and bool(lookup.attributes["negative"])
             operands.append(own)
             continue
         whole = [1] * (node.output.type.rank - value.type.rank) + list(value.shape)
@@ -186,7 +187,7 @@ def pointwise_of_lookup(b: Builder, node: Node) -> Value | None:
     made = b.add(node.operator, *operands, **node.attributes)
     if not isinstance(made, Constant) or made.shape != table.shape:
         return None
-    return b.add("take", made, indices, axis=0)
+    return b.add("take", made, indices, axis=0, negative=negative)
 
 
 def _lookup(b: Builder, value: Value) -> Node | None:

@@ -284,8 +284,9 @@ def interleave(p: Pool) -> Call:
 @case("take")
 def take(p: Pool) -> Call:
     x = p.value(anything(p), low=1)
-    axis = p.pick(x.type.rank)
-    return Call([x, p.indices(p.shape(0, 2), x.shape[axis])], {"axis": axis})
+    axis, negative = p.pick(x.type.rank), p.chance(2)
+    indices = p.indices(p.shape(0, 2), x.shape[axis], negative=negative)
+    return Call([x, indices], {"axis": axis, "negative": negative})
 
 
 def along(p: Pool, x: Value, axis: int) -> tuple[int, ...]:
@@ -298,8 +299,9 @@ def along(p: Pool, x: Value, axis: int) -> tuple[int, ...]:
 @case("take_along")
 def take_along(p: Pool) -> Call:
     x = p.value(anything(p), low=1)
-    axis = p.pick(x.type.rank)
-    return Call([x, p.indices(along(p, x, axis), x.shape[axis])], {"axis": axis})
+    axis, negative = p.pick(x.type.rank), p.chance(2)
+    indices = p.indices(along(p, x, axis), x.shape[axis], negative=negative)
+    return Call([x, indices], {"axis": axis, "negative": negative})
 
 
 @case("take_nd")
@@ -308,17 +310,21 @@ def take_nd(p: Pool) -> Call:
     batch = p.pick(min(x.type.rank, 2))
     depth = 1 + p.pick(x.type.rank - batch)
     shape = (*x.shape[:batch], *p.shape(0, 2), depth)
-    least = min(x.shape[batch : batch + depth])
-    return Call([x, p.indices(shape, least)], {"batch": batch})
+    least, negative = min(x.shape[batch : batch + depth]), p.chance(2)
+    indices = p.indices(shape, least, negative=negative)
+    return Call([x, indices], {"batch": batch, "negative": negative})
 
 
 @case("scatter")
 def scatter(p: Pool) -> Call:
     x = p.value(numbers(p), low=1)
-    axis = p.pick(x.type.rank)
+    axis, negative = p.pick(x.type.rank), p.chance(2)
     shape = along(p, x, axis)
-    indices = p.indices(shape, x.shape[axis])
-    return Call([x, indices, p.of(x.dtype, shape)], {"axis": axis, "reduction": reduction(p)})
+    indices = p.indices(shape, x.shape[axis], negative=negative)
+    return Call(
+        [x, indices, p.of(x.dtype, shape)],
+        {"axis": axis, "reduction": reduction(p), "negative": negative},
+    )
 
 
 def reduction(p: Pool) -> str:
@@ -330,9 +336,10 @@ def scatter_nd(p: Pool) -> Call:
     x = p.value(numbers(p), low=1)
     depth = 1 + p.pick(x.type.rank)
     lead = p.shape(0, 2)
-    indices = p.indices((*lead, depth), min(x.shape[:depth]))
+    negative = p.chance(2)
+    indices = p.indices((*lead, depth), min(x.shape[:depth]), negative=negative)
     updates = p.of(x.dtype, (*lead, *x.shape[depth:]))
-    return Call([x, indices, updates], {"reduction": reduction(p)})
+    return Call([x, indices, updates], {"reduction": reduction(p), "negative": negative})
 
 
 @case("grid_sample")

@@ -28,6 +28,11 @@ CASES: list[Case] = [
     ("take_nd", [X, np.array([[0, -4], [4, 3]])], 1, {}),
     ("scatter", [X, np.array([[0, 4]]), X[:1, :2]], 1, {"axis": 0, "reduction": "add"}),
     ("scatter_nd", [X, np.array([[-5], [4]]), X[:2]], 1, {}),
+    ("take", [X, np.array([0, 3, 4])], 1, {"axis": 0, "negative": False}),
+    ("take_along", [X, np.array([[0, 1, 3]], np.int32)], 1, {"axis": 1, "negative": False}),
+    ("take_nd", [X, np.array([[0, 1], [4, 3]])], 1, {"negative": False}),
+    ("scatter", [X, np.array([[0, 4]]), X[:1, :2]], 1, {"axis": 0, "negative": False}),
+    ("scatter_nd", [X, np.array([[3], [4]]), X[:2]], 1, {"negative": False}),
     ("roi_align", [np.ones((2, 1, 3, 3), np.float32), np.ones((2, 4), np.float32),
                    np.array([0, 1])], 2, SETTINGS),
     ("asserted", [X, np.array(0, np.int32)], 1, {}),
@@ -55,7 +60,8 @@ def test_an_index_out_of_its_range_is_an_error(
     np.testing.assert_allclose(model(*operands), wanted, rtol=1e-6)
     indices = operands[place]
     at = tuple(e - 1 for e in indices.shape)
-    for wrong in (99, -99, np.iinfo(indices.dtype).min):
+    below = () if attributes.get("negative", True) else (-1,)
+    for wrong in (99, -99, np.iinfo(indices.dtype).min, *below):
         odd = indices.copy()
         odd[at] = wrong
         given = [odd if k == place else a for k, a in enumerate(operands)]

@@ -146,6 +146,13 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     *(("scatter", [X, np.array([[[2, 0, 1, -1]]]), X[:1, :1]], {"axis": 2, "reduction": r})
       for r in ("none", "add", "mul", "max", "min")),
     ("scatter_nd", [X, np.array([[1, 2], [0, 0]]), X[0, :2]], {"reduction": "add"}),
+    *((name, [X, *operands], {**attributes, "negative": False}) for name, operands, attributes in (
+        ("take", [np.array(1, np.int8)], {"axis": 1}),
+        ("take_along", [np.ones((2, 1, 4), np.uint8)], {"axis": 1}),
+        ("take_nd", [np.array([[[1, 2]], [[0, 1]]])], {"batch": 1}),
+        ("scatter", [np.array([[[2, 0, 1, 3]]]), X[:1, :1]], {"axis": 2}),
+        ("scatter_nd", [np.array([[1, 2], [0, 0]]), X[0, :2]], {}),
+    )),
     ("asserted", [X, np.array(0, np.int32)], {}),
     ("asserted", [X, np.zeros(X.shape, np.int32)], {}),
     ("resize_nearest", [X], {"scales": ((1, 0, 1), (3, 1, 6), (1, 0, 2)), "shape": (2, 6, 8)}),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ....graph.ir import Node
+from ....base import dtypes
+from ....graph.ir import Constant, Node
 from ..writer import Writer, writes
 
 
@@ -65,7 +67,19 @@ def pad(w: Writer, node: Node, x: str) -> str:
 
 @writes("take")
 def take(w: Writer, node: Node, x: str, indices: str) -> str:
-    return w.add("Gather", x, w.cast(indices, "int64"), axis=node.attributes["axis"])
+    axis: Any = node.attributes["axis"]
+    places = _places(w, node, indices, node.inputs[0].shape[axis])
+    return w.add("Gather", x, places, axis=axis)
+
+
+def _places(w: Writer, node: Node, indices: str, extents: int | Sequence[int]) -> str:
+    """Indices as ONNX takes them: negative ones that do not count are beyond the dimension."""
+    places, given = w.cast(indices, "int64"), node.inputs[1]
+    known = isinstance(given, Constant) or dtypes.int_limits(given.dtype)[0] == 0
+    if node.attributes["negative"] or known:
+        return places
+    below = w.add("Less", places, w.constant(0, "int64"))
+    return w.add("Where", below, w.constant(extents, "int64"), places)
 
 
 @writes("windows")
@@ -78,28 +92,30 @@ def windows(w: Writer, node: Node, x: str) -> str:
 
 @writes("take_along")
 def take_along(w: Writer, node: Node, x: str, indices: str) -> str:
-    return w.add("GatherElements", x, w.cast(indices, "int64"), axis=node.attributes["axis"])
+    axis: Any = node.attributes["axis"]
+    places = _places(w, node, indices, node.inputs[0].shape[axis])
+    return w.add("GatherElements", x, places, axis=axis)
 
 
 @writes("take_nd")
 def take_nd(w: Writer, node: Node, x: str, indices: str) -> str:
-    batch = node.attributes["batch"]
-    return w.add("GatherND", x, w.cast(indices, "int64"), batch_dims=batch)
+    batch: Any = node.attributes["batch"]
+    extents = node.inputs[0].shape[batch : batch + node.inputs[1].shape[-1]]
+    return w.add("GatherND", x, _places(w, node, indices, extents), batch_dims=batch)
 
 
 @writes("scatter")
 def scatter(w: Writer, node: Node, x: str, indices: str, updates: str) -> str:
-    return w.add(
-        "ScatterElements", x, w.cast(indices, "int64"), updates,
-        axis=node.attributes["axis"], reduction=node.attributes["reduction"],
-    )  # fmt: skip
+    axis: Any = node.attributes["axis"]
+    places = _places(w, node, indices, node.inputs[0].shape[axis])
+    reduction = node.attributes["reduction"]
+    return w.add("ScatterElements", x, places, updates, axis=axis, reduction=reduction)
 
 
 @writes("scatter_nd")
 def scatter_nd(w: Writer, node: Node, x: str, indices: str, updates: str) -> str:
-    return w.add(
-        "ScatterND", x, w.cast(indices, "int64"), updates, reduction=node.attributes["reduction"]
-    )
+    places = _places(w, node, indices, node.inputs[0].shape[: node.inputs[1].shape[-1]])
+    return w.add("ScatterND", x, places, updates, reduction=node.attributes["reduction"])
 
 
 @writes("resize_nearest")
