@@ -51,7 +51,7 @@ _OF_PARTS = (
     "squeeze.dim", "squeeze.default", "slice.Tensor", "select.int", "flip.default",
     "constant_pad_nd.default", "unfold.default", "index.Tensor", "index_select.default",
     "repeat.default", "neg.default", "sum.dim_IntList", "sum.default", "mean.dim", "mean.default",
-    "lift_fresh_copy.default", "gather.default", "cumsum.default",
+    "lift_fresh_copy.default", "gather.default", "cumsum.default", "_neg_view.default",
     "diagonal.default", "tril.default", "triu.default", "empty.memory_format",
     "new_empty_strided.default",
 )  # fmt: skip
@@ -72,10 +72,13 @@ def _of_both(
 _OF_BOTH = {
     "where.self": (1, 2),
     "copy.default": (0, 1),
+    "index_put.default": (0, 2),
+    "index_copy.default": (0, 3),
+    "scatter.src": (0, 3),
+    "scatter_add.default": (0, 3),
     "slice_scatter.default": (0, 1),
     "select_scatter.default": (0, 1),
     "diagonal_scatter.default": (0, 1),
-    "index_put.default": (0, 2),
 }
 """Operators that put elements beside others, and which operands have these."""
 
@@ -221,6 +224,22 @@ def multiply(b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
         if not isinstance(given, Complex | complex):  # no sum, which is not exact of infinities
             return _spread(b, out, own.each(partial(b.add, "multiply", other.real)))
     return of_parts.multiplied(b, first, second)
+
+
+@aten_complex("index_add")
+def index_add(
+    b: Builder,
+    out: TensorType,
+    x: Complex,
+    dim: int,
+    index: Value,
+    source: Complex,
+    *,
+    alpha: complex = 1,
+) -> Complex:
+    part = source.real.type
+    added = source if alpha == 1 else multiply(b, part, source, alpha)
+    return _each("index_add.default", b, out, x, dim, index, added)
 
 
 @aten_complex("div.Tensor", "div.Scalar")

@@ -141,7 +141,8 @@ def _max_pool_gradient(
     zeros = b.add("broadcast_to", b.constant(0, x.dtype), shape=(planes, x.type.size // planes))
     size = gradient.type.size // planes
     flat = [reshaped(b, v, (planes, size)) for v in (indices, gradient)]
-    return reshaped(b, b.add("scatter", zeros, *flat, axis=1, reduction="add"), out.shape)
+    total = b.add("scatter", zeros, *flat, axis=1, reduction="add", negative=False)
+    return reshaped(b, total, out.shape)
 
 
 for _rank in (2, 3):

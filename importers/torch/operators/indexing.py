@@ -1,14 +1,19 @@
-"""Operators that read or write at places that data decide."""
+"""Operators that read or write at places that data decide.
+
+PyTorch counts negative indices from the end where it indexes as Python does (`x[i]`, `take`, `put`,
+`index_fill`), and refuses them elsewhere.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ....base import dtypes
 from ....graph.builder import Builder
-from ....graph.compose.basics import cast_to, in_rank, reshaped, room, stacked
+from ....graph.compose.basics import cast_to, in_rank, reshaped, room, stacked, times
 from ....graph.compose.movement import sliced, taken
 from ....graph.compose.pointwise import floor_divided
 from ....graph.ir import TensorType, Value
@@ -20,13 +25,14 @@ from ..table import Number, Operand, as_value, aten, common
 def embedding(
     b: Builder, _out: TensorType, weight: Value, indices: Value, *_training: object
 ) -> Value:
-    return taken(b, weight, indices, 0)
+    return taken(b, weight, indices, 0, negative=False)
 
 
 @aten("index_select")
 def index_select(b: Builder, out: TensorType, x: Value, dim: int, index: Value) -> Value:
     own = x if x.type.rank else reshaped(b, x, (1,))
-    return reshaped(b, taken(b, own, index, in_rank(dim, own.type.rank)), out.shape)
+    found = taken(b, own, index, in_rank(dim, own.type.rank), negative=False)
+    return reshaped(b, found, out.shape)
 
 
 @aten("take")
@@ -44,7 +50,8 @@ def gather(
     own, at = (v if v.type.rank else reshaped(b, v, (1,)) for v in (x, index))
     if not at.type.size:
         return b.add("broadcast_to", b.constant(0, x.dtype), shape=out.shape)
-    return reshaped(b, b.add("take_along", own, at, axis=in_rank(dim, own.type.rank)), out.shape)
+    axis = in_rank(dim, own.type.rank)
+    return reshaped(b, b.add("take_along", own, at, axis=axis, negative=False), out.shape)
 
 
 @aten("index.Tensor")
@@ -92,14 +99,25 @@ def index_put(
     first, *others = indices
     if first is not None and first.dtype == "bool" and not others:
         return _masked_put(b, x, first, cast_to(b, values, out.dtype), accumulate=accumulate)
-    axes = [d for d, value in enumerate(indices) if value is not None]
-    if not axes:
+    if all(value is None for value in indices):
         raise Unsupported(Reason.ATTRIBUTE, "no dimension is indexed")
+    return _put_at(b, x, indices, cast_to(b, values, out.dtype), "add" if accumulate else "none")
+
+
+def _put_at(
+    b: Builder,
+    x: Value,
+    indices: Sequence[Value | None],
+    updates: Value,
+    reduction: str,
+    *,
+    negative: bool = True,
+) -> Value:
+    axes = [d for d, value in enumerate(indices) if value is not None]
     order = (*axes, *(d for d in range(x.type.rank) if d not in axes))
     own = b.add("transpose", x, axes=order)
     at = _together(b, _places(indices))
     depth, block = at.shape[-1], at.type.rank - 1
-    updates = cast_to(b, values, out.dtype)
     # Where values have the dimensions that are indexed, as `index` has them.
     begin = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     rest = own.shape[depth:]
@@ -108,9 +126,64 @@ def index_put(
     end = begin + block
     front = (*range(begin, end), *range(begin), *range(end, len(whole)))
     updates = b.add("transpose", updates, axes=front)
-    reduction = "add" if accumulate else "none"
-    written = b.add("scatter_nd", own, at, updates, reduction=reduction)
+    written = b.add("scatter_nd", own, at, updates, reduction=reduction, negative=negative)
     return b.add("transpose", written, axes=tuple(order.index(d) for d in range(x.type.rank)))
+
+
+@aten("index_copy")
+def index_copy(
+    b: Builder, _out: TensorType, x: Value, dim: int, index: Value, source: Value
+) -> Value:
+    return _slices_put(b, x, dim, index, source, "none")
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(
+    b: Builder, out: TensorType, x: Value, dim: int, index: Value, value: Operand
+) -> Value:
+    filling = as_value(b, value, out.dtype)
+    return _slices_put(b, x, dim, index, filling, "none", negative=True)
+
+
+@aten("index_add")
+def index_add(
+    b: Builder,
+    out: TensorType,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    *,
+    alpha: Number = 1,
+) -> Value:
+    added = source if alpha == 1 else times(b, source, alpha)
+    if out.dtype != "bool":
+        return _slices_put(b, x, dim, index, added, "add")
+    own, added = (cast_to(b, value, "uint8") for value in (x, added))
+    return cast_to(b, _slices_put(b, own, dim, index, added, _OF_BOOL["add"]), "bool")
+
+
+def _slices_put(
+    b: Builder,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Value,
+    reduction: str,
+    *,
+    negative: bool = False,
+) -> Value:
+    """Slices of the source, or one number, at an index each along a dimension of `x`."""
+    count = index.type.size
+    if not count or not x.type.size:
+        return x
+    rows = x if x.type.rank else reshaped(b, x, (1,))
+    axis = in_rank(dim, rows.type.rank)
+    whole = (*rows.shape[:axis], count, *rows.shape[axis + 1 :])
+    updates = reshaped(b, source, () if source.type.size == 1 else whole)
+    indices = [*(None for _ in range(axis)), reshaped(b, index, (count,))]
+    written = _put_at(b, rows, indices, updates, reduction, negative=negative)
+    return reshaped(b, written, x.shape)
 
 
 _OF_BOOL = {"add": "max", "max": "max", "mul": "min", "min": "min"}
@@ -155,6 +228,7 @@ def _scattered(
     reduction: str,
     *,
     include_self: bool = True,
+    negative: bool = False,
 ) -> Value:
     """Without `include_self`, elements that are written count nothing of their own."""
     if not index.type.size:
@@ -162,13 +236,16 @@ def _scattered(
     if not x.type.rank:
         own, at = reshaped(b, x, (1,)), reshaped(b, index, (1,))
         updates = reshaped(b, as_value(b, source, out.dtype), (1,))
-        made = _scattered(b, own.type, own, dim, at, updates, reduction, include_self=include_self)
+        made = _scattered(
+            b, own.type, own, dim, at, updates, reduction,
+            include_self=include_self, negative=negative,
+        )  # fmt: skip
         return reshaped(b, made, ())
     if x.dtype == "bool" and reduction in _OF_BOOL:
         own, given = cast_to(b, x, "uint8"), as_value(b, source, "bool")
         made = _scattered(
             b, own.type, own, dim, index, cast_to(b, given, "uint8"), _OF_BOOL[reduction],
-            include_self=include_self,
+            include_self=include_self, negative=negative,
         )  # fmt: skip
         return cast_to(b, made, "bool")
     axis = in_rank(dim, x.type.rank)
@@ -179,7 +256,9 @@ def _scattered(
         updates = b.add("broadcast_to", updates, shape=index.shape)
 
     def put(base: Value, values: Value, reduction: str) -> Value:
-        return b.add("scatter", base, index, values, axis=axis, reduction=reduction)
+        return b.add(
+            "scatter", base, index, values, axis=axis, reduction=reduction, negative=negative
+        )
 
     def all_of(number: float) -> Value:
         return b.add("broadcast_to", b.constant(number, x.dtype), shape=index.shape)
@@ -274,8 +353,23 @@ def put(
         return x
     flat, at, updates = (reshaped(b, v, (v.type.size,)) for v in (x, index, source))
     own = TensorType(out.dtype, flat.shape)
-    made = _scattered(b, own, flat, 0, at, updates, "add" if accumulate else "none")
+    reduction = "add" if accumulate else "none"
+    made = _scattered(b, own, flat, 0, at, updates, reduction, negative=True)
     return reshaped(b, made, out.shape)
+
+
+@aten("max_unpool2d", "max_unpool3d")
+def max_unpool(
+    b: Builder, out: TensorType, x: Value, indices: Value, size: Sequence[int], *_window: object
+) -> Value:
+    """Each element at its place in an image, which is 0 elsewhere."""
+    if not x.type.size:
+        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
+    extent = math.prod(size)
+    planes = out.size // extent
+    zeros = b.add("broadcast_to", b.constant(0, out.dtype), shape=(planes, extent))
+    flat = [reshaped(b, value, (planes, x.type.size // planes)) for value in (indices, x)]
+    return reshaped(b, b.add("scatter", zeros, *flat, axis=1, negative=False), out.shape)
 
 
 @aten("masked_scatter")
@@ -323,7 +417,8 @@ def search(
     if not out.size or not sequence.shape[-1]:
         return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
     if sorter is not None:
-        sequence = b.add("take_along", sequence, sorter, axis=sequence.type.rank - 1)
+        axis = sequence.type.rank - 1
+        sequence = b.add("take_along", sequence, sorter, axis=axis, negative=False)
     dtype = common(sequence, values)
     rows, wanted = as_value(b, sequence, dtype), as_value(b, values, dtype)
     wanted = reshaped(b, wanted, (*wanted.shape, 1))

@@ -47,6 +47,7 @@ _SAME = {
     "minimum": "minimum",
     "mish": "mish",
     "neg": "negative",
+    "_neg_view": "negative",
     "relu": "relu",
     "remainder.Scalar": "remainder",
     "remainder.Scalar_Tensor": "remainder",
