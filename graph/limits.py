@@ -66,11 +66,16 @@ def _holds(graph: Graph, value: Value, limits: Limits) -> bool:
     return limits.least <= low and high <= limits.greatest
 
 
-def _range(graph: Graph, value: Value) -> tuple[int, int]:
-    """What a value of integers may be at least and at most, by the nodes that it comes from."""
+def _range(graph: Graph, value: Value, depth: int = 16) -> tuple[int, int]:
+    """What a value of integers may be at least and at most, by the nodes that it comes from.
+
+    At most so many are asked, one before the other.
+    """
     whole = dtypes.int_limits(value.dtype)
+    if isinstance(value, Constant) and value.data.size:
+        return int(np.min(value.data)), int(np.max(value.data))
     node = graph.producers.get(value)
-    if node is None:
+    if node is None or not depth:
         return whole
     first, a = node.inputs[0], node.attributes
     if node.operator in ("argmax", "argmin", "top"):
@@ -80,7 +85,20 @@ def _range(graph: Graph, value: Value) -> tuple[int, int]:
     if node.operator == "clip":
         high = min(whole[1], int(a["high"]))  # type: ignore[arg-type]
         return min(max(whole[0], int(a["low"])), high), high  # type: ignore[arg-type]
-    if node.operator in ("reshape", "cast") and dtypes.is_integer(first.dtype):
-        low, high = _range(graph, first)
+    if node.operator in _OF_ELEMENTS and dtypes.is_integer(first.dtype):
+        low, high = _range(graph, first, depth - 1)
         return (low, high) if whole[0] <= low and high <= whole[1] else whole
+    if node.operator in _OF_TWO and any(isinstance(v, Constant) for v in node.inputs[-2:]):
+        lows, highs = zip(*(_range(graph, v, depth - 1) for v in node.inputs[-2:]), strict=True)
+        least, greatest = _OF_TWO[node.operator]
+        return least(lows), greatest(highs)
     return whole
+
+
+_OF_ELEMENTS = ("reshape", "broadcast_to", "transpose", "slice", "cast")
+"""Operators whose elements are those of their operand."""
+_OF_TWO = {"where": (min, max), "minimum": (min, min), "maximum": (max, max)}
+"""How the ends of the range follow from those of the last two operands.
+
+One of these has to be known, so that the nodes that are asked are a chain.
+"""

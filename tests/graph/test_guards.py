@@ -149,6 +149,20 @@ def test_what_cannot_be_outside_is_not_compared() -> None:
         b.add("take", x, b.constant([3, -4]), axis=1),
     ]
     assert not open_limits(b.graph({f"y{k}": v for k, v in enumerate(parts)}))
+    least = b.add("maximum", i, b.constant(2, "uint8"))
+    small = b.add("minimum", b.constant([1, 3, 2], "uint8"), least)
+    chosen = b.add("where", b.add("less", i, small), b.constant([0, 3, 1], "uint8"), small)
+    moved = b.add("transpose", b.add("broadcast_to", chosen, shape=(2, 3)), axes=(1, 0))
+    for negative, index, counted in (
+        (False, moved, 0),
+        (False, b.add("slice", moved, starts=(0, 0), steps=(1, 1), shape=(2, 2)), 0),
+        (True, kept, 0),
+        (False, kept, 1),
+        (False, least, 1),
+        (False, b.add("where", b.add("less", i, small), i, least), 1),
+    ):
+        taken = b.add("take", x, index, axis=0, negative=negative)
+        assert len(open_limits(b.graph({"y": taken}))) == counted
     for low, high in ((-5, 3), (3, -100)):
         taken = b.add("take", x, b.add("clip", wide, low=low, high=high), axis=0)
         assert len(open_limits(b.graph({"y": taken}))) == 1
