@@ -36,8 +36,10 @@ def index_select(b: Builder, out: TensorType, x: Value, dim: int, index: Value) 
 
 
 @aten("take")
-def take(b: Builder, _out: TensorType, x: Value, index: Value) -> Value:
+def take(b: Builder, out: TensorType, x: Value, index: Value) -> Value:
     """At places of the flat elements."""
+    if not index.type.size:
+        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
     return taken(b, reshaped(b, x, (x.type.size,)), index, 0)
 
 
@@ -156,11 +158,11 @@ def index_add(
     *,
     alpha: Number = 1,
 ) -> Value:
-    added = source if alpha == 1 else times(b, source, alpha)
-    if out.dtype != "bool":
-        return _slices_put(b, x, dim, index, added, "add")
-    own, added = (cast_to(b, value, "uint8") for value in (x, added))
-    return cast_to(b, _slices_put(b, own, dim, index, added, _OF_BOOL["add"]), "bool")
+    if out.dtype == "bool":
+        own, added = (cast_to(b, value, "uint8") for value in (x, source))
+        written = _slices_put(b, own, dim, index, times(b, added, alpha), _OF_BOOL["add"])
+        return cast_to(b, written, "bool")
+    return _slices_put(b, x, dim, index, times(b, source, alpha), "add")
 
 
 def _slices_put(
