@@ -515,6 +515,17 @@ def test_an_index_out_of_range_is_an_error() -> None:
         fast(table, torch.tensor([1, 9]))
 
 
+def test_a_label_below_0_is_no_class() -> None:
+    loss = compiled(torch.nn.functional.cross_entropy)
+    x = torch.randn(3, 4, requires_grad=True)
+    loss(x, torch.tensor([3, 0, -100])).backward()
+    assert x.grad[2].count_nonzero() == 0
+    with pytest.raises(tw.GuardError) as caught:
+        loss(x, torch.tensor([3, 0, -1]))
+    data = caught.value.data
+    assert (data["index"], data["least"], data["greatest"]) == (-1, 0, 3)
+
+
 def test_threads_compile_and_call_at_once() -> None:
     x = torch.randn(5)
     fast = [compiled(relu), compiled(torch.tanh)]

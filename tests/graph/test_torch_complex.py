@@ -45,8 +45,17 @@ def arithmetic(x: Any) -> Any:
     return w.real, chosen.imag, torch.fft.hfft(z), outer.imag
 
 
+def written(x: Any) -> Any:
+    """Parts that are views of a conjugate, and elements at places that data choose."""
+    z, at = torch.complex(x, x + 1), x[0, :3].argsort()
+    added = z.index_add(0, at, z, alpha=1 - 2j).index_copy(1, at, z[:, :3])
+    put = z.scatter_add(0, at[None], z[:1, :3]).index_put((at,), z[0])
+    return z.conj().imag * 2, torch._neg_view(z) + x, torch.view_as_real(added), put.imag
+
+
 @pytest.mark.parametrize(
-    ("function", "shape"), [(spectrogram, (2, 64)), (mixed, (2, 4, 6)), (arithmetic, (3, 7))]
+    ("function", "shape"),
+    [(spectrogram, (2, 64)), (mixed, (2, 4, 6)), (arithmetic, (3, 7)), (written, (3, 4))],
 )
 def test_spectra(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)

@@ -1,0 +1,98 @@
+"""Indices below 0, which PyTorch counts from the end in some functions, and refuses in others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import GuardError
+
+torch: Any = pytest.importorskip("torch")
+F: Any = torch.nn.functional
+
+pytestmark = pytest.mark.filterwarnings("ignore:index_reduce:UserWarning")
+
+X = torch.arange(12.0).reshape(3, 4) / 8
+IDS = torch.tensor([2, 0, 1, 1])
+ROW = IDS.reshape(1, 4)
+LABELS = torch.tensor([3, 0, 1])
+
+COUNTED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "x[i]": (lambda x, i: x[i], IDS),
+    "x[i, i]": (lambda x, i: x[i, i], IDS),
+    "index_put": (lambda x, i: x.index_put((i,), x[0]), IDS),
+    "index_fill": (lambda x, i: x.index_fill(1, i, 3), IDS),
+    "index_fill of a tensor": (lambda x, i: x.index_fill(1, i, x[1, 1]), IDS),
+    "take": (torch.take, IDS),
+    "put": (lambda x, i: torch.Tensor.put(x, i, x[0]), IDS),
+    "take_along_dim": (lambda x, i: torch.take_along_dim(x, i, 0), ROW),
+    "nll_loss that ignores it": (lambda x, i: F.nll_loss(x, i, ignore_index=-1), LABELS),
+}
+REFUSED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "gather": (lambda x, i: x.gather(0, i), ROW),
+    "gather of a number": (lambda x, i: x.sum().gather(0, i), torch.tensor(0)),
+    "index_select": (lambda x, i: x.index_select(1, i), IDS),
+    "embedding": (lambda x, i: F.embedding(i, x), ROW),
+    "embedding with padding": (lambda x, i: F.embedding(i, x, padding_idx=-1), ROW),
+    "scatter": (lambda x, i: x.scatter(0, i, x), ROW),
+    "scatter of a number": (lambda x, i: x.scatter(0, i, 2), ROW),
+    "scatter with a reduction": (lambda x, i: x.scatter(0, i, 2, reduce="multiply"), ROW),
+    "scatter_add": (lambda x, i: x.scatter_add(0, i, x), ROW),
+    "scatter_reduce": (lambda x, i: x.scatter_reduce(0, i, x, "mean", include_self=False), ROW),
+    "index_add": (lambda x, i: x.index_add(1, i, x, alpha=2), IDS),
+    "index_add of bool": (lambda x, i: (x > 1).index_add(1, i, x < 1), IDS),
+    "index_copy": (lambda x, i: x.index_copy(1, i, x), IDS[:3].repeat(2)[1:5]),
+    "index_reduce": (lambda x, i: x.index_reduce(1, i, x, "amax"), IDS),
+    "max_unpool1d": (lambda x, i: F.max_unpool1d(x[None], i.expand(1, 3, 4), 2), ROW),
+    "max_unpool2d": (lambda x, i: F.max_unpool2d(x[None], i.expand(1, 3, 4), 2), ROW),
+    "searchsorted": (lambda x, i: torch.searchsorted(x[0], x[1], sorter=i), torch.arange(4)),
+    "nll_loss": (F.nll_loss, LABELS),
+    "nll_loss with weights": (lambda x, i: F.nll_loss(x, i, x[0], reduction="sum"), LABELS),
+    "nll_loss of images": (lambda x, i: F.nll_loss(x[None], i), ROW),
+    "cross_entropy": (F.cross_entropy, LABELS),
+    "smoothed cross_entropy": (lambda x, i: F.cross_entropy(x, i, label_smoothing=0.1), LABELS),
+    "cross_entropy that ignores": (lambda x, i: F.cross_entropy(x, i, ignore_index=0), LABELS),
+    "multi_margin_loss": (F.multi_margin_loss, LABELS),
+}
+
+
+@pytest.mark.parametrize("name", [*COUNTED, *REFUSED])
+def test_an_index_below_0_is_refused_where_torch_refuses_it(name: str) -> None:
+    function, indices = {**COUNTED, **REFUSED}[name]
+
+    class Call(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, i: Any) -> Any:
+            return function(x, i)
+
+    graph = tw.import_torch(torch.export.export(Call(), (X, indices)))
+
+    def agree(i: Any) -> None:
+        np.testing.assert_allclose(graph.reference(X, i)[0], function(X, i), rtol=1e-6)
+
+    agree(indices)
+    below = indices.clone()
+    below[(-1,) * indices.ndim] = -1
+    if name in COUNTED:
+        agree(below)
+        return
+    with pytest.raises((IndexError, RuntimeError)):
+        function(X, below)
+    with pytest.raises(GuardError):
+        graph.reference(X, below)
+
+
+@pytest.mark.parametrize("ignored", [-100, -7, 2])
+def test_labels_that_are_ignored_are_no_indices(ignored: int) -> None:
+    class Loss(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, i: Any) -> Any:
+            return F.cross_entropy(x, i, ignore_index=ignored)
+
+    graph = tw.import_torch(torch.export.export(Loss(), (X, LABELS)))
+    labels = torch.tensor([ignored, 0, ignored])
+    np.testing.assert_allclose(
+        graph.reference(X, labels)[0], F.cross_entropy(X, labels, ignore_index=ignored), rtol=1e-6
+    )
