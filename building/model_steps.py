@@ -192,6 +192,7 @@ class Guards:
         """What the indices of a node have to be, named as in the file that it was read from."""
         source = self._sources.get(node.outputs[0])
         name = node.operator if source is None else f"{source.operator} {source.name}".rstrip()
+        name = name if limits.by is None else limits.by
         operand = find(node.operator).operand_names[limits.operand]
         data, offset = Argument(operand, value.dtype, value.shape), place.offset
         if limits.column is not None:
@@ -201,4 +202,4 @@ class Guards:
             offset += limits.column * dtypes.nbytes(value.dtype)
         lowest, highest = dtypes.int_limits(value.dtype)
         least, most = max(limits.least, lowest), min(limits.greatest, highest)
-        return Guard(name, data, place.argument, offset, least, most, limits.column)
+        return Guard(name, data, place.argument, offset, least, most, limits.column, limits.broken)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import ModelError
+from ..runtime.guards import broken_text
 from .ir import Attributes, Constant, Graph, Node, TensorType, Value
 from .operator import Limits, Operator, find
 
@@ -19,6 +20,8 @@ def check_constants(record: Operator, inputs: Sequence[Value], attributes: Attri
             data = value.data if limits.column is None else value.data[..., limits.column]
             low, high = int(np.min(data)), int(np.max(data))
             if low < limits.least or high > limits.greatest:
+                if limits.broken is not None:
+                    raise ModelError("{0}: {1}", limits.by, broken_text(limits.broken, data))
                 raise ModelError(
                     "{0}: expected indices from {1} to {2}, found {3} to {4}",
                     record.name, limits.least, limits.greatest, low, high,

@@ -72,6 +72,10 @@ class Limits:
     least: int
     greatest: int
     column: int | None = None
+    by: str | None = None
+    """What demands it, if not the node: what a model asserts, say."""
+    broken: str | None = None
+    """What is said of an index outside, if not just that; see `runtime.guards.broken_text`."""
 
 
 def within(

@@ -37,9 +37,13 @@ class Guard:
     greatest: int
     column: Number | None = None
     """The place in the last dimension of the operand that all of them are at."""
+    broken: str | None = None
+    """What the error says, if not the range: see `broken_text`."""
 
     @property
     def text(self) -> str:
+        if self.broken is not None:
+            return f"what {self.node} asserts does not hold: {self.broken}"
         return f"{self.data.name} of {self.node}: expected {self.least} to {self.greatest}"
 
     def error(self, memory: np.ndarray[Any, Any]) -> GuardError:
@@ -52,11 +56,25 @@ class Guard:
         place = tuple(int(n) for n in np.unravel_index(int(outside.argmax()), outside.shape))
         index = int(found[place])
         place += () if self.column is None else (self.column,)
+        if self.broken is None:
+            text = f"{self.text}, found {index} at {list(place)}"
+        else:
+            text = broken_text(self.broken, found)
         return GuardError(
-            "{0}, found {1} at {2}", self.text, index, list(place),
+            "{0}", text,
             node=self.node, operand=self.data.name, index=index, place=place,
             least=self.least, greatest=self.greatest,
         )  # fmt: skip
+
+
+def broken_text(text: str, violations: np.ndarray[Any, Any]) -> str:
+    """What is said of the first of these numbers that is not 0.
+
+    In the text, `{index}` stands for that number, and `{place}` for its place among them all.
+    """
+    flat = violations.reshape(-1)
+    place = int((flat != 0).argmax())
+    return text.replace("{index}", str(flat[place])).replace("{place}", str(place))
 
 
 def check_guards(signature: Signature, guards: Sequence[Guard]) -> None:

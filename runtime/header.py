@@ -212,9 +212,13 @@ _WORKSPACE_NOTE = [
 def _guard_note(guards: Sequence[Guard]) -> list[str]:
     """The status of each guard."""
     return [
-        f"Returns {status} if an index is out of range, {printable(guard.text)}."
-        for status, guard in enumerate(guards, FIRST_GUARD)
+        f"Returns {status} if {_reason(guard)}." for status, guard in enumerate(guards, FIRST_GUARD)
     ]
+
+
+def _reason(guard: Guard) -> str:
+    text = printable(guard.text)
+    return text if guard.broken is not None else f"an index is out of range, {text}"
 
 
 def _weights_note(signature: Signature, weights: WeightsNote | None) -> list[str]:

@@ -25,10 +25,10 @@ from .stored_partition import StoredPartition, stored_functions
 from .target_runtime import TargetRuntime, runtime_for
 from .weights_file import Size, StoredFile, StoredWeights
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 OLDEST_VERSION = 4
 """Of manifests that are read: those before format 6 are of one program, those before format 7 may
-be of code that calls an OpenMP runtime, which is refused."""
+be of code that calls an OpenMP runtime, which is refused. In format 8 guards have own texts."""
 MAX_CODE_BYTES = 256 << 20
 MARK = b"tilewright kernel: "
 _Offset = Annotated[

@@ -161,12 +161,28 @@ def test_what_a_function_asserts_of_data_is_compared_in_each_call() -> None:
     fast = check(rows, places, scale)
     with pytest.raises(tw.GuardError) as caught, torch.no_grad():
         fast(places + 1, scale)
-    assert "num_classes" in caught.value.data["node"]
+    assert "num_classes" in caught.value.first_line
+    assert caught.value.data["node"] == "aten._assert_async.msg"
     (graph,) = tw.torch_report().graphs
     assert (graph.ran_on, graph.programs) == ("tilewright", 1)
     flat = check(lambda p: torch.nn.functional.one_hot(p, 4).reshape(-1, 2), places)
     with pytest.raises(tw.GuardError), torch.no_grad():
         flat(places + 1)
+
+
+def test_linear_algebra_that_fails_is_the_error_of_pytorch() -> None:
+    """In the forward pass of training, too."""
+    good, bad = torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+    fast = compiled(lambda x: torch.linalg.cholesky(x) * 2)
+    for gradients in (False, True):
+        x = good.clone().requires_grad_(gradients)
+        with torch.set_grad_enabled(gradients):
+            torch.testing.assert_close(fast(x), 2 * good)
+            with pytest.raises(torch.linalg.LinAlgError) as caught:
+                fast(bad.clone().requires_grad_(gradients))
+        assert isinstance(caught.value, tw.GuardError)
+        assert caught.value.data["index"] == 2
+        torch.testing.assert_close(fast(x), 2 * good)
 
 
 def test_results_outlive_the_next_call() -> None:

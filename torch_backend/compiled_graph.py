@@ -17,9 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from ..base.errors import BuildError, TilewrightError, UnsupportedError
+from ..base.errors import BuildError, GuardError, TilewrightError, UnsupportedError
 from ..building.build import build
 from ..graph.ir import Graph
+from ..importers.torch.assertions import CHECKS_OF_LINEAR_ALGEBRA
 from ..importers.torch.captured import (
     Captured,
     Given,
@@ -249,7 +250,10 @@ class _Program:
             torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in self.made
         ]
         addresses += [tensor.data_ptr() for tensor in made]
-        self.at(*addresses)
+        try:
+            self.at(*addresses)
+        except GuardError as error:
+            raise _as_pytorch(error) from None
         return made if self.only_made else _returned(self.outputs, made, given)
 
     def _laid_out(self, tensor: Any, form: Tensor) -> Any:
@@ -260,6 +264,17 @@ class _Program:
             return tensor
         self.record.copies += 1
         return torch.empty_strided(form.shape, form.strides, dtype=form.dtype).copy_(tensor)
+
+
+class LinAlgGuardError(GuardError, torch.linalg.LinAlgError):  # type: ignore[misc]
+    """Linear algebra has failed where PyTorch raises: a matrix is singular, say."""
+
+
+def _as_pytorch(error: GuardError) -> GuardError:
+    """The error as those catch it who expect PyTorch's."""
+    if error.data["node"] != CHECKS_OF_LINEAR_ALGEBRA:
+        return error
+    return LinAlgGuardError(error.message, *error.arguments, **error.data)
 
 
 def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import IRError
 from ...ops import operands as broadcast
+from ...runtime.guards import broken_text
 from ...tir import te
 from ...tir.ir import Func
 from ...tir.parser import parse
@@ -122,19 +123,25 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0, negative: bool = True
     return te.compute(indices.extents[:-1] + x.extents[end:], element, name="take_nd")
 
 
-def _unviolated(x: Array, violations: Array) -> Array:
+def _unviolated(x: Array, violations: Array, *, by: str, broken: str) -> Array:
     if (violations != 0).any():
-        raise IndexError("what the model asserts is violated")
+        raise IndexError(f"{by}: {broken_text(broken, violations)}")
     return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, violations.shape)))
 
 
-def _none(*_: TensorType) -> list[Limits]:
-    return [Limits(1, 0, 0)]
+def _none(*_: TensorType, by: str, broken: str) -> list[Limits]:
+    return [Limits(1, 0, 0, by=by, broken=broken)]
 
 
 @operator(Kind.POINTWISE, reference=_unviolated, limits=_none)
-def asserted(x: Tensor, violations: Tensor) -> Tensor:
-    """`x`, of a model that demands that `violations`, which are integers, are 0."""
+def asserted(
+    x: Tensor, violations: Tensor, *, by: str = "asserted", broken: str = "a number is not 0"
+) -> Tensor:
+    """`x`, of a model that demands that `violations`, which are integers, are 0.
+
+    `by` names what demands it, and `broken` is what the error says; see `broken_text`.
+    """
+    del by, broken
     if not dtypes.is_integer(violations.dtype):
         raise IRError("asserted: {0} of {1}", violations.extents, violations.dtype)
     shape, zero = broadcast.shape("asserted", x.extents, violations.extents), te.const(0, x.dtype)

@@ -6,6 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -15,13 +16,14 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.compose.basics import cast_to
+from ...graph.compose.basics import cast_to, demanded
 from ...graph.compose.complex import Complex, real_of
 from ...graph.ir import Constant, Graph, TensorType, Value
 from ...graph.mapped import shared
 from ...graph.operator import Array
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported
+from .assertions import CHECKS_OF_LINEAR_ALGEBRA, failure_text
 from .table import (
     COMPLEX,
     TABLE,
@@ -50,10 +52,22 @@ _OF_MEMORY = frozenset(
     {"as_strided.default", "as_strided_copy.default", "as_strided_scatter.default"}
 )
 """Operators on elements as they lie in memory."""
-_CHECKS = frozenset({"_assert_tensor_metadata.default", "_linalg_check_errors.default"})
-"""Operators that compare dtypes, which are known, and that raise for what else is NaN."""
+_CHECKS = frozenset({"_assert_tensor_metadata.default"})
+"""Operators that compare dtypes, which are known."""
 _ASSERTIONS = frozenset({"_assert_async.default", "_assert_async.msg"})
 """Operators that demand that a tensor is not zero."""
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """Integers that a node demands to be 0, and what an error says where one is not."""
+
+    node: Any
+    violations: Value
+    by: str
+    broken: str
+
+
 _FUNCTIONS: dict[object, str] = {
     operator.add: "add.Tensor",
     operator.sub: "sub.Tensor",
@@ -75,7 +89,7 @@ class AtenNodes(Translation):
         super().__init__(name)
         self.module = module
         self._whole = self.builder
-        self._assertions: list[tuple[Any, Value]] = []
+        self._demands: list[_Demand] = []
         self.scope: dict[Any, Result | Operand | Body] = {}
 
     def translate(self) -> list[Result | None]:
@@ -142,10 +156,11 @@ class AtenNodes(Translation):
 
     def _node(self, node: Any) -> None:
         overload = _overload(node.target)
-        if (_overload(node.args[1]) if _has_token(node) else overload) in _CHECKS:
+        target, *given = node.args[1:] if _has_token(node) else (node.target, *node.args)
+        if _overload(target) in _CHECKS:
             return
-        if overload in _ASSERTIONS:
-            self._assert(node)
+        if _overload(target) in _ASSERTIONS or str(target) == CHECKS_OF_LINEAR_ALGEBRA:
+            self._assert(node, target, given)
             return
         with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
             translate = _find(node.target, overload, is_complex=_has_complex(node))
@@ -167,48 +182,51 @@ class AtenNodes(Translation):
             read = [self.scope.get(n) for n in node.all_input_nodes]
             self.source(place(node), str(node.target), read, results)
 
-    def _assert(self, node: Any) -> None:
+    def _assert(self, node: Any, target: Any, given: Sequence[Any]) -> None:
         """Note what a node demands. Raises `ModelError` if it is known not to hold."""
-        with self.node(place(node), str(node.target), lambda p: self._refuse(node, p)):
-            (condition, *_), _keywords = self._arguments(node)
-            b = self.builder
-            held = b.add("reshape", cast_to(b, condition, "bool"), shape=())
-            violations = cast_to(b, b.add("logical_not", held), "int32")
+        by, b = str(target), self.builder
+        with self.node(place(node), by, lambda p: self._refuse(node, p)):
+            tested, *said = [self._known(argument) for argument in given]
+            if by == CHECKS_OF_LINEAR_ALGEBRA:
+                violations, broken = tested, failure_text(said[0], tested.type)
+            else:
+                held = b.add("reshape", cast_to(b, tested, "bool"), shape=())
+                violations = cast_to(b, b.add("logical_not", held), "int32")
+                broken = ": ".join(["what is asserted does not hold", *said])
             if isinstance(violations, Constant):
-                if violations.data:
-                    raise ModelError("what it asserts does not hold")
+                demanded(b, violations, violations, by=by, broken=broken)
             elif b is not self._whole:
                 raise Unsupported(Reason.DATA_DEPENDENT, "an assertion within a branch or a loop")
             else:
-                self._assertions.append((node, violations))
+                self._demands.append(_Demand(node, violations, by, broken))
 
     def graph(self, outputs: Mapping[str, Value]) -> Graph:
-        """See `Translation.graph`; the smallest output is what is there if all assertions hold."""
-        if self._assertions and outputs and not self.refused:
-            name, value = min(outputs.items(), key=lambda item: item[1].type.bytes)
-            for node, violations in self._assertions:
-                kept = self.builder.add("asserted", value, violations)
-                self.source(place(node), _demand(node), [value, violations], [kept])
+        """See `Translation.graph`; the smallest output is what is there if all demands are met."""
+        if self._demands and outputs and not self.refused:
+            name, value = min(outputs.items(), key=lambda o: (not o[1].type.size, o[1].type.bytes))
+            for d in self._demands:
+                kept = demanded(self.builder, value, d.violations, by=d.by, broken=d.broken)
+                self.source(place(d.node), d.by, [value, d.violations], [kept])
                 value = kept
             outputs = {**outputs, name: value}
         return super().graph(outputs)
 
     def _arguments(self, node: Any) -> tuple[Any, dict[str, Any]]:
         """The arguments of a node, in which values of the graph stand for nodes."""
+        kwargs = {k: self._known(v) for k, v in node.kwargs.items() if k not in _PLACES}
+        return self._known(node.args), kwargs
 
-        def known(argument: Any) -> Any:
-            if is_node(argument):
-                if argument in self.scope:
-                    return self.scope[argument]
-                if "val" in argument.meta and not hasattr(argument.meta["val"], "dtype"):
-                    raise Unsupported(Reason.DATA_DEPENDENT, f"the number {argument.name}")
-                raise UntranslatedError
-            if isinstance(argument, list | tuple):
-                return [known(item) for item in argument]
-            return argument
-
-        kwargs = {k: known(v) for k, v in node.kwargs.items() if k not in _PLACES}
-        return known(node.args), kwargs
+    def _known(self, argument: Any) -> Any:
+        """An argument, in which values of the graph stand for nodes."""
+        if is_node(argument):
+            if argument in self.scope:
+                return self.scope[argument]
+            if "val" in argument.meta and not hasattr(argument.meta["val"], "dtype"):
+                raise Unsupported(Reason.DATA_DEPENDENT, f"the number {argument.name}")
+            raise UntranslatedError
+        if isinstance(argument, list | tuple):
+            return [self._known(item) for item in argument]
+        return argument
 
     def _in_memory(self, node: Any, value: Value, overload: str) -> Value:
         """A value with its elements in the order in which they lie in PyTorch's memory.
@@ -237,11 +255,6 @@ class AtenNodes(Translation):
 
     def _refuse(self, node: Any, problem: Unsupported) -> None:
         self.refuse(place(node), _name(node.target), problem)
-
-
-def _demand(node: Any) -> str:
-    """The operator of an assertion, with the message that it has."""
-    return " ".join([str(node.target), *(repr(a) for a in node.args[1:] if isinstance(a, str))])
 
 
 def _has_token(node: Any) -> bool:

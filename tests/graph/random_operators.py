@@ -371,7 +371,8 @@ def roi_align(p: Pool) -> Call:
 def asserted(p: Pool) -> Call:
     x = p.value(numbers(p))
     shape = tuple(e if p.chance(3) else 1 for e in x.shape) if p.chance(2) else ()
-    return Call([x, p.indices(shape, 1, negative=False)], {})
+    texts = {"by": "a check", "broken": "{index} at {place}"} if p.chance(2) else {}
+    return Call([x, p.indices(shape, 1, negative=False)], texts)
 
 
 # Reductions and rows.

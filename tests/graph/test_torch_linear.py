@@ -12,6 +12,10 @@ pytest.importorskip("torch")
 
 import torch
 
+import tilewright as tw
+from tilewright.base.errors import GuardError, ModelError
+from tilewright.importers.torch.assertions import CHECKS_OF_LINEAR_ALGEBRA
+
 from .test_torch import Module, check, exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -47,11 +51,57 @@ def test_linear_algebra(name: str) -> None:
     check(Module(FUNCTIONS[name]), a, a @ a.mT + ONE, b, tolerance=1e-9, compiled=compiled)
 
 
-def test_what_has_no_solution_is_no_number() -> None:
-    """PyTorch raises where a number of LAPACK says that it failed, which is a result here too."""
+RIGHT, SINGULAR = torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+INDEFINITE = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+CHECKED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "cholesky": (L.cholesky, INDEFINITE),
+    "cholesky of a batch": (L.cholesky, torch.stack([RIGHT, RIGHT, INDEFINITE, SINGULAR])),
+    "old cholesky": (torch.cholesky, torch.stack([RIGHT, INDEFINITE])),
+    "cholesky_ex": (lambda x: L.cholesky_ex(x, check_errors=True), INDEFINITE),
+    "inverse": (L.inv, torch.stack([RIGHT, SINGULAR])[None]),
+    "inverse_ex": (lambda x: L.inv_ex(x, check_errors=True)[0], SINGULAR),
+    "inverse by a root": (torch.cholesky_inverse, torch.stack([RIGHT, 0 * RIGHT])),
+    "solve": (lambda x: L.solve(x, x), SINGULAR),
+    "solve_ex": (lambda x: L.solve_ex(x, x, check_errors=True), torch.stack([RIGHT, SINGULAR])),
+    "factors": (lambda x: L.lu_factor(x)[0], SINGULAR),
+    "a result that is not used": (lambda x: (L.inv(x), x + 1, x[:0])[1:], SINGULAR),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_fails_is_an_error_as_pytorch_has_it(name: str) -> None:
+    function, matrix = CHECKED[name]
+    graph = exported(Module(function), matrix)
+    good = np.array(np.broadcast_to(RIGHT.numpy(), matrix.shape))
+    compiled = name in ("cholesky of a batch", "solve", "a result that is not used")
+    model = tw.build(graph, "cpu -threads=1", allow=("default",)) if compiled else None
+    with pytest.raises(RuntimeError) as theirs:
+        function(matrix)
+    wanted = str(theirs.value).split(" If you")[0]
+    for call in (graph.reference, model):
+        if call is not None:
+            call(good)
+            with pytest.raises(GuardError) as caught:
+                call(matrix.numpy())
+            assert wanted in caught.value.first_line
+
+
+def test_the_error_says_which_matrix_it_was() -> None:
+    graph = exported(Module(L.inv), torch.stack([RIGHT, SINGULAR]))
+    with pytest.raises(GuardError) as caught:
+        tw.build(graph, "cpu -threads=1")(torch.stack([RIGHT, SINGULAR]).numpy())
+    data = caught.value.data
+    assert (data["node"], data["index"]) == (CHECKS_OF_LINEAR_ALGEBRA, 2)
+    assert data["place"] == (1,)
+
+
+def test_a_matrix_that_is_known_to_be_singular_is_refused() -> None:
+    with pytest.raises(ModelError):
+        exported(Module(lambda x: x + L.inv(SINGULAR)), RIGHT)
+
+
+def test_numbers_of_failures() -> None:
     singular = torch.ones(3, 3)
-    graph = exported(Module(L.inv), singular)
-    assert not np.isfinite(graph.reference(singular.numpy())[0]).any()
     check(Module(lambda x: L.inv_ex(x).info), singular, compiled=False)
     check(Module(lambda x: L.cholesky_ex(x).info), singular - torch.eye(3), compiled=False)
     check(Module(lambda x: L.cholesky_ex(x).info), singular + torch.eye(3), compiled=False)

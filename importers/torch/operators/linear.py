@@ -1,16 +1,27 @@
-"""Linear algebra: factors, solutions, determinants. No result raises: of singular ones it is NaN.
+"""Linear algebra: factors, solutions, determinants.
 
-The numbers of failures that the operators return are those of LAPACK.
+The numbers of failures that the operators return are those of LAPACK; a call raises for one only
+where PyTorch checks them, else results are infinite or NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....graph.builder import Builder
 from ....graph.compose import linear
-from ....graph.compose.basics import reshaped
+from ....graph.compose.basics import demanded, reshaped
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
+from ..assertions import CHECKS_OF_LINEAR_ALGEBRA, failure_text
 from ..table import aten
+
+
+def _checked(b: Builder, function: str, failed: Value, *results: Value) -> tuple[Value, ...]:
+    """The results of a function, of a model that demands that it has not failed."""
+    text = failure_text(function, failed.type)
+    first, *others = results
+    return demanded(b, first, failed, by=CHECKS_OF_LINEAR_ALGEBRA, broken=text), *others
 
 
 def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
@@ -25,13 +36,20 @@ def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
 def cholesky_ex(
     b: Builder, _out: TensorType, x: Value, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, ...]:
-    del check_errors
-    return _root(b, x, upper=upper)
+    root, failed = _root(b, x, upper=upper)
+    return (*(_checked(b, "linalg.cholesky_ex", failed, root) if check_errors else (root,)), failed)
 
 
 @aten("cholesky")
 def cholesky(b: Builder, _out: TensorType, x: Value, upper: bool = False) -> Value:
-    return _root(b, x, upper=upper)[0]
+    root, failed = _root(b, x, upper=upper)
+    return _checked(b, "cholesky", failed, root)[0]
+
+
+def _zeros(b: Builder, x: Value, lead: Sequence[int]) -> Value:
+    """The first rows of matrices (batch, n, n), from 1 on, whose diagonal is 0; 0 without one."""
+    zero = b.add("equal", linear.diagonal(b, x), b.constant(0, x.dtype))
+    return linear.first_failure(b, zero, lead)
 
 
 class _Factors:
@@ -53,9 +71,12 @@ class _Factors:
 
     @property
     def failed(self) -> Value:
-        zero = self.b.constant(0, self.lu.dtype)
-        bad = self.b.add("equal", linear.diagonal(self.b, self.lu), zero)
-        return linear.first_failure(self.b, bad, self.lead)
+        return _zeros(self.b, self.lu, self.lead)
+
+    def with_failures(self, function: str, *results: Value, check: bool) -> tuple[Value, ...]:
+        """The results of a function, and the numbers of failures, which may have to be 0."""
+        failed = self.failed
+        return *(_checked(self.b, function, failed, *results) if check else results), failed
 
     def solved(self, y: Value, *, transposed: bool = False) -> Value:
         return linear.factors_solved(self.b, self.lu, self.order, y, transposed=transposed)
@@ -65,20 +86,19 @@ class _Factors:
 def lu_factor(
     b: Builder, _out: TensorType, x: Value, *, pivot: bool = True, check_errors: bool = False
 ) -> tuple[Value, ...]:
-    del check_errors
     if not pivot:
         raise Unsupported(Reason.ATTRIBUTE, "pivot=False")
     factors = _Factors(b, x)
-    return (*factors.shown, factors.failed)
+    return factors.with_failures("torch.linalg.lu_factor_ex", *factors.shown, check=check_errors)
 
 
 @aten("linalg_inv_ex")
 def inverse(
     b: Builder, _out: TensorType, x: Value, *, check_errors: bool = False
 ) -> tuple[Value, ...]:
-    del check_errors
     factors = _Factors(b, x)
-    return factors.whole(factors.solved(linear.identity(b, factors.lu))), factors.failed
+    found = factors.whole(factors.solved(linear.identity(b, factors.lu)))
+    return factors.with_failures("linalg.inv_ex", found, check=check_errors)
 
 
 @aten("_linalg_det")
@@ -109,14 +129,14 @@ def solve(
     check_errors: bool = False,
 ) -> tuple[Value, ...]:
     """Of a vector, or vectors, where `y` has a dimension less; `left=False` is `z @ x = y`."""
-    del check_errors
     column = out.rank < x.type.rank or y.shape == x.shape[:-1]
     given = reshaped(b, y, (*y.shape, 1)) if column else y if left else linear.turned(b, y)
     given = b.add("broadcast_to", given, shape=(*x.shape[:-2], *given.shape[-2:]))
     factors = _Factors(b, x)
     found = factors.whole(factors.solved(linear.batched(b, given), transposed=not left))
     found = found if left or column else linear.turned(b, found)
-    return (reshaped(b, found, out.shape), *factors.shown, factors.failed)
+    found = reshaped(b, found, out.shape)
+    return factors.with_failures("torch.linalg.solve_ex", found, *factors.shown, check=check_errors)
 
 
 @aten("linalg_lu_solve")
@@ -186,4 +206,6 @@ def solve_by_root(b: Builder, out: TensorType, y: Value, root: Value, upper: boo
 @aten("cholesky_inverse")
 def inverse_by_root(b: Builder, _out: TensorType, root: Value, upper: bool = False) -> Value:
     own = linear.batched(b, root)
-    return reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
+    failed = _zeros(b, own, root.shape[:-2])
+    found = reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
+    return _checked(b, "cholesky_inverse", failed, found)[0]
