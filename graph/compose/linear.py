@@ -32,46 +32,23 @@ def triangle_solved(
 
 
 def factors_solved(
-    b: Builder, lu: Value, order: Value, y: Value, *, transposed: bool = False
+    b: Builder, lu: Value, pivots: Value, y: Value, *, transposed: bool = False
 ) -> Value:
-    """The x of `a @ x = y` (batch, n, m), of the factors of `a` and the order of its rows.
-
-    With `transposed` that of the transposed `a`.
-    """
-    if not y.type.size:
-        return y
-    places = b.add("broadcast_to", reshaped(b, order, (*order.shape, 1)), shape=y.shape)
+    """The x of `a @ x = y` (batch, n, m), or of the transpose of `a`, given the factors of `a`."""
     if transposed:
         own = triangle_solved(b, lu, y, lower=False, transposed=True)
         own = triangle_solved(b, lu, own, lower=True, transposed=True, unit=True)
-        return b.add("scatter", own, places, own, axis=1, reduction="none")
-    own = b.add("take_along", y, places, axis=1)
+        return b.add("exchange_rows", own, pivots, backwards=True)
+    own = b.add("exchange_rows", y, pivots)
     own = triangle_solved(b, lu, own, lower=True, unit=True)
     return triangle_solved(b, lu, own, lower=False)
 
 
-def order_of(b: Builder, pivots: Value) -> Value:
-    """The order of rows (batch, n) after each has changed places with that of its pivot, from 1."""
-    batch, n = pivots.shape
-    every = b.constant(np.arange(n).reshape(1, n), "int64")
-    step = Builder("step")
-    order = step.input("order", TensorType("int64", (batch, n)))
-    place = step.input("place", TensorType("int64", (1, 1)))
-    pivot = step.input("pivot", TensorType("int64", (batch, 1)))
-    columns = step.input("columns", every.type)
-    here, there = (step.add("equal", columns, at) for at in (place, pivot))
-    none = step.constant(0, "int64")
-    row, other = (
-        step.add("sum", step.add("where", at, order, none), axes=(1,), keepdims=True)
-        for at in (here, there)
-    )
-    moved = step.add("where", here, other, step.add("where", there, row, order))
-    initial = b.add("broadcast_to", every, shape=(batch, n))
-    rows = reshaped(b, every, (n, 1, 1))
-    last = b.add("subtract", cast_to(b, pivots, "int64"), b.constant(1, "int64"))
-    given = reshaped(b, b.add("transpose", last, axes=(1, 0)), (n, batch, 1))
-    body = str(step.graph({"order": moved}))
-    return b.add("loop", initial, rows, given, every, body=body, count=n, carried=1, sliced=2)
+def alike(b: Builder, *values: Value) -> tuple[tuple[int, ...], list[Value]]:
+    """The dims that matrices (..., n, m) have in front when these broadcast, and (batch, n, m)."""
+    lead = np.broadcast_shapes(*(v.shape[:-2] for v in values))
+    whole = (b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:])) for v in values)
+    return lead, [batched(b, v) for v in whole]
 
 
 def identity(b: Builder, x: Value) -> Value:

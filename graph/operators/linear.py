@@ -26,26 +26,23 @@ def _program(name: str, buffers: dict[str, TensorType], body: str) -> Func:
     return parse(f"@tw.script\ndef {name}({parameters}):\n{lines}\n")
 
 
-def _factored(x: Array) -> tuple[Array, Array, Array]:
+def _factored(x: Array) -> tuple[Array, Array]:
     batch, n, _ = x.shape
     lu, rows = x.astype(np.float64), np.arange(batch)
     pivots = np.zeros((batch, n), np.int32)
-    order = np.tile(np.arange(n), (batch, 1))
     for k in range(n):
         row = k + np.argmax(np.abs(lu[:, k:, k]), 1)
         pivots[:, k] = row + 1
-        for own in (lu, order):
-            own[rows, k], own[rows, row] = own[rows, row].copy(), own[rows, k].copy()
+        lu[rows, k], lu[rows, row] = lu[rows, row].copy(), lu[rows, k].copy()
         pivot = lu[:, k, k, None]
         lu[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
         lu[:, k + 1 :, k + 1 :] -= lu[:, k + 1 :, k, None] * lu[:, None, k, k + 1 :]
-    return lu.astype(x.dtype), pivots, order
+    return lu.astype(x.dtype), pivots
 
 
-def _factors(x: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+def _factors(x: TensorType) -> tuple[TensorType, TensorType]:
     n = _square("lu", x)
-    pivots = TensorType("int32", (x.shape[0], n))
-    return x, pivots, TensorType("int64", pivots.shape)
+    return x, TensorType("int32", (x.shape[0], n))
 
 
 @programmed(Kind.OPAQUE, reference=_factored, infer=_factors)
@@ -53,11 +50,11 @@ def lu(x: TensorType) -> Func:
     """Triangular factors of matrices (batch, n, n) whose rows are exchanged, in one matrix.
 
     Below the diagonal is the lower one, whose diagonal is 1. The second result has the rows, from 1
-    on, with which each row was exchanged (int32, as LAPACK); the third their order (int64): row i
-    of the factors is row `order[i]` of `x`. The pivot is the largest number of its column.
+    on, with which each row was exchanged (int32, as LAPACK). The pivot is the largest number of its
+    column.
     """
     n = _square("lu", x)
-    buffers = dict(zip("XYPQ", (x, *_factors(x)), strict=True))
+    buffers = dict(zip("XYP", (x, *_factors(x)), strict=True))
     return _program(
         "lu",
         buffers,
@@ -67,8 +64,6 @@ best = T.alloc((1,), "{x.dtype}", scope="local")
 for b in range({x.shape[0]}):
     for i, j in T.grid({n}, {n}):
         Y[b, i, j] = X[b, i, j]
-    for i in range({n}):
-        Q[b, i] = T.cast("int64", i)
     for k in range({n}):
         at[0] = T.cast("int64", k)
         best[0] = T.abs(Y[b, k, k])
@@ -78,10 +73,6 @@ for b in range({x.shape[0]}):
                 at[0] = T.cast("int64", i)
         row = T.minimum(T.maximum(at[0], 0), {n - 1})
         P[b, k] = T.cast("int32", row + 1)
-        first = Q[b, k]
-        second = Q[b, row]
-        Q[b, k] = second
-        Q[b, row] = first
         for j in range({n}):
             upper = Y[b, k, j]
             lower = Y[b, row, j]
@@ -93,6 +84,47 @@ for b in range({x.shape[0]}):
             Y[b, i, k] = factor
             for j in range(k + 1, {n}):
                 Y[b, i, j] = Y[b, i, j] - factor * Y[b, k, j]
+""",
+    )
+
+
+def _exchanged(x: Array, pivots: Array, *, backwards: bool) -> Array:
+    found, batch = x.copy(), np.arange(x.shape[0])
+    steps = range(x.shape[1])
+    for k in reversed(steps) if backwards else steps:
+        row = np.clip(pivots[:, k].astype(np.int64) - 1, 0, x.shape[1] - 1)
+        found[batch, k], found[batch, row] = found[batch, row].copy(), found[batch, k].copy()
+    return found
+
+
+def _rows(x: TensorType, pivots: TensorType, **_: Any) -> TensorType:
+    if x.rank != 3 or pivots != TensorType("int32", x.shape[:2]):
+        raise IRError("exchange_rows: {0} by {1}", x, pivots)
+    return x
+
+
+@programmed(Kind.OPAQUE, reference=_exchanged, infer=_rows)
+def exchange_rows(x: TensorType, pivots: TensorType, *, backwards: bool = False) -> Func:
+    """Matrices (batch, n, m) whose rows are exchanged as those of `lu` were, one after the other.
+
+    The `pivots` (batch, n) are the second result of `lu`. `backwards` undoes it.
+    """
+    n, columns = x.shape[1:]
+    return _program(
+        "exchange_rows",
+        {"X": x, "P": pivots, "Y": x},
+        f"""
+for b in range({x.shape[0]}):
+    for i, j in T.grid({n}, {columns}):
+        Y[b, i, j] = X[b, i, j]
+    for k in range({n}):
+        own = {f"{n - 1} - k" if backwards else "k"}
+        row = T.minimum(T.maximum(T.cast("int64", P[b, own]) - 1, 0), {n - 1})
+        for j in range({columns}):
+            first = Y[b, own, j]
+            second = Y[b, row, j]
+            Y[b, own, j] = second
+            Y[b, row, j] = first
 """,
     )
 

@@ -52,6 +52,8 @@ _OF_MEMORY = frozenset(
     {"as_strided.default", "as_strided_copy.default", "as_strided_scatter.default"}
 )
 """Operators on elements as they lie in memory."""
+_DETERMINANTS = frozenset({"_linalg_det.default", "_linalg_slogdet.default"})
+"""Operators that return factors of a matrix, or of its transpose if it lies row by row."""
 _CHECKS = frozenset({"_assert_tensor_metadata.default"})
 """Operators that compare dtypes, which are known."""
 _ASSERTIONS = frozenset({"_assert_async.default", "_assert_async.msg"})
@@ -169,6 +171,8 @@ class AtenNodes(Translation):
                 raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(node.target)}")
             if overload in _OF_MEMORY:
                 args = [self._in_memory(node.args[0], args[0], overload), *args[1:]]
+            if overload in _DETERMINANTS:
+                kwargs["transposed"] = node.args[0].meta["val"].is_contiguous()
             declared = [None if v is None else _type(v) for v in _flat(node.meta["val"])]
             first = next(t for t in declared if t is not None)
             made = self._applied(translate, first, args, kwargs)

@@ -557,6 +557,13 @@ def factors(p: Pool) -> Call:
     return Call([matrices(p, rows=p.extent())], {})
 
 
+@case("exchange_rows")
+def exchange_rows(p: Pool) -> Call:
+    x = p.of(p.one_of(("float32", "float64")), (p.extent(), p.extent(), p.extent()))
+    pivots = p.new(TensorType("int32", x.shape[:2]), low=1, high=x.shape[1] + 1)
+    return Call([x, pivots], {"backwards": p.chance(2)})
+
+
 @case("solve_triangular")
 def solve_triangular(p: Pool) -> Call:
     rows = p.extent()

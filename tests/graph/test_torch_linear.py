@@ -16,6 +16,7 @@ import tilewright as tw
 from tilewright.base.errors import GuardError, ModelError
 from tilewright.importers.torch.assertions import CHECKS_OF_LINEAR_ALGEBRA
 
+from ..torch_compiled import compiled
 from .test_torch import Module, check, exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,8 +27,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "inverse": lambda a, _s, _b: L.inv(a),
     "solve": lambda a, _s, b: (L.solve(a, b), L.solve(a, b[..., 0]), L.solve(a, b[0, ..., 0])),
     "solve from the right": lambda a, _s, b: torch._linalg_solve_ex(a, b.mT, left=False)[:2],
+    "solve that broadcasts": lambda a, _s, b: (
+        L.solve(a[0], b),
+        L.solve(a, b[0]),
+        L.solve(a[:, None], b),
+        L.solve(a[0], b.mT, left=False),
+    ),
     "solve by factors": lambda a, _s, b: tuple(
-        L.lu_solve(*L.lu_factor(a), b if left else b.mT, left=left, adjoint=adjoint)
+        L.lu_solve(*L.lu_factor(a[0]), b if left else b.mT, left=left, adjoint=adjoint)
         for left in (True, False)
         for adjoint in (True, False)
     ),
@@ -93,6 +100,27 @@ def test_the_error_says_which_matrix_it_was() -> None:
     data = caught.value.data
     assert (data["node"], data["index"]) == (CHECKS_OF_LINEAR_ALGEBRA, 2)
     assert data["place"] == (1,)
+
+
+GRADIENTS: dict[str, Callable[..., Any]] = {
+    "solve": lambda a, b: L.solve(a[0] + 4 * ONE, b),
+    "solve from the right": lambda a, b: L.solve(a, b.mT, left=False),
+    "determinants": lambda a, _b: L.det(a) + L.slogdet(a.mT).logabsdet + L.slogdet(a).logabsdet,
+    "inverse, root": lambda a, _b: L.inv(a) + L.cholesky(a @ a.mT + ONE),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 4, 4), (2, 4, 3))
+    given = [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
+    found = []
+    for function in (GRADIENTS[name], compiled(GRADIENTS[name])):
+        leaves = [x.clone().requires_grad_() for x in given]
+        function(*leaves).square().sum().backward()
+        found.append([x.grad for x in leaves])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 def test_a_matrix_that_is_known_to_be_singular_is_refused() -> None:

@@ -36,7 +36,7 @@ def determinant(b: Builder, node: OnnxNode) -> Value:
     x = node[0]
     if x.type.rank < 2 or x.shape[-1] != x.shape[-2]:
         raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
-    factors, pivots, _ = b.add_all("lu", linear.batched(b, x))
+    factors, pivots = b.add_all("lu", linear.batched(b, x))
     return reshaped(b, linear.determinant(b, factors, pivots), x.shape[:-2])
 
 

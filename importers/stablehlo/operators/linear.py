@@ -74,7 +74,7 @@ def factors_by_lapack(b: Builder, op: Op) -> tuple[Value, ...]:
     x = op[0]
     if x.shape[-1] != x.shape[-2]:
         raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
-    lu, pivots, _ = b.add_all("lu", linear.batched(b, x))
+    lu, pivots = b.add_all("lu", linear.batched(b, x))
     singular = b.add("equal", linear.diagonal(b, lu), b.constant(0, x.dtype))
     failed = linear.first_failure(b, singular, x.shape[:-2])
     return reshaped(b, lu, x.shape), reshaped(b, pivots, x.shape[:-1]), failed

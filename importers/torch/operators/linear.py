@@ -59,7 +59,7 @@ class _Factors:
         if x.shape[-1] != x.shape[-2]:
             raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
         self.b, self.lead = b, x.shape[:-2]
-        self.lu, self.pivots, self.order = b.add_all("lu", linear.batched(b, x))
+        self.lu, self.pivots = b.add_all("lu", linear.batched(b, x))
 
     def whole(self, x: Value) -> Value:
         """(batch, ...) as PyTorch has it."""
@@ -78,8 +78,8 @@ class _Factors:
         failed = self.failed
         return *(_checked(self.b, function, failed, *results) if check else results), failed
 
-    def solved(self, y: Value, *, transposed: bool = False) -> Value:
-        return linear.factors_solved(self.b, self.lu, self.order, y, transposed=transposed)
+    def solved(self, y: Value) -> Value:
+        return linear.factors_solved(self.b, self.lu, self.pivots, y)
 
 
 @aten("linalg_lu_factor_ex")
@@ -102,15 +102,17 @@ def inverse(
 
 
 @aten("_linalg_det")
-def determinant(b: Builder, _out: TensorType, x: Value) -> tuple[Value, ...]:
-    factors = _Factors(b, x)
+def determinant(b: Builder, _out: TensorType, x: Value, *, transposed: bool) -> tuple[Value, ...]:
+    factors = _Factors(b, linear.turned(b, x) if transposed else x)
     found = linear.determinant(b, factors.lu, factors.pivots)
     return (factors.whole(found), *factors.shown)
 
 
 @aten("_linalg_slogdet")
-def logarithm_of_determinant(b: Builder, _out: TensorType, x: Value) -> tuple[Value, ...]:
-    factors = _Factors(b, x)
+def logarithm_of_determinant(
+    b: Builder, _out: TensorType, x: Value, *, transposed: bool
+) -> tuple[Value, ...]:
+    factors = _Factors(b, linear.turned(b, x) if transposed else x)
     own = linear.diagonal(b, factors.lu)
     signs = b.add("prod", b.add("sign", own), axes=(1,))
     signs = b.add("multiply", signs, linear.sign_of_order(b, factors.pivots, own.dtype))
@@ -129,20 +131,30 @@ def solve(
     check_errors: bool = False,
 ) -> tuple[Value, ...]:
     """Of a vector, or vectors, where `y` has a dimension less; `left=False` is `z @ x = y`."""
-    column = out.rank < x.type.rank or y.shape == x.shape[:-1]
-    given = reshaped(b, y, (*y.shape, 1)) if column else y if left else linear.turned(b, y)
-    given = b.add("broadcast_to", given, shape=(*x.shape[:-2], *given.shape[-2:]))
+    column = y.type.rank == 1 or y.shape == x.shape[:-1]
+    given = reshaped(b, y, (*y.shape, 1)) if column else y
     factors = _Factors(b, x)
-    found = factors.whole(factors.solved(linear.batched(b, given), transposed=not left))
-    found = found if left or column else linear.turned(b, found)
+    found = _by_factors(b, *factors.shown, given, left=left or column)
     found = reshaped(b, found, out.shape)
     return factors.with_failures("torch.linalg.solve_ex", found, *factors.shown, check=check_errors)
+
+
+def _by_factors(
+    b: Builder, lu: Value, pivots: Value, y: Value, *, left: bool, adjoint: bool = False
+) -> Value:
+    """The x of `a @ x = y`, or of `x @ a = y`, given the factors of `a`; or of its transpose."""
+    column = reshaped(b, pivots, (*pivots.shape, 1))
+    lead, (own, places, given) = linear.alike(b, lu, column, y if left else linear.turned(b, y))
+    places = reshaped(b, places, places.shape[:2])
+    found = linear.factors_solved(b, own, places, given, transposed=left == adjoint)
+    found = reshaped(b, found, (*lead, *found.shape[1:]))
+    return found if left else linear.turned(b, found)
 
 
 @aten("linalg_lu_solve")
 def solve_by_factors(
     b: Builder,
-    out: TensorType,
+    _out: TensorType,
     lu: Value,
     pivots: Value,
     y: Value,
@@ -150,26 +162,13 @@ def solve_by_factors(
     left: bool = True,
     adjoint: bool = False,
 ) -> Value:
-    """`left=False` is `z @ a = y`; `adjoint` of the transposed `a`."""
-    lead, n = out.shape[:-2], lu.shape[-1]
-    given = y if left else linear.turned(b, y)
-    own, given = (
-        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:])))
-        for v in (lu, given)
-    )
-    if not out.size:
-        return reshaped(b, given, out.shape)
-    exchanged = b.add("broadcast_to", pivots, shape=(*lead, n))
-    order = linear.order_of(b, reshaped(b, exchanged, (own.shape[0], n)))
-    found = linear.factors_solved(b, own, order, given, transposed=adjoint == left)
-    found = reshaped(b, found, (*lead, *found.shape[1:]))
-    return found if left else linear.turned(b, found)
+    return _by_factors(b, lu, pivots, y, left=left, adjoint=adjoint)
 
 
 @aten("linalg_solve_triangular")
 def solve_triangular(
     b: Builder,
-    out: TensorType,
+    _out: TensorType,
     x: Value,
     y: Value,
     *,
@@ -178,11 +177,7 @@ def solve_triangular(
     unitriangular: bool = False,
 ) -> Value:
     own, given = (x, y) if left else (linear.turned(b, x), linear.turned(b, y))
-    lead = out.shape[:-2]
-    own, given = (
-        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:])))
-        for v in (own, given)
-    )
+    lead, (own, given) = linear.alike(b, own, given)
     found = linear.triangle_solved(b, own, given, lower=upper != left, unit=unitriangular)
     found = reshaped(b, found, (*lead, *found.shape[1:]))
     return found if left else linear.turned(b, found)
@@ -196,10 +191,7 @@ def _by_root(b: Builder, root: Value, y: Value, *, upper: bool) -> Value:
 
 @aten("cholesky_solve")
 def solve_by_root(b: Builder, out: TensorType, y: Value, root: Value, upper: bool = False) -> Value:
-    lead = out.shape[:-2]
-    own, given = (
-        linear.batched(b, b.add("broadcast_to", v, shape=(*lead, *v.shape[-2:]))) for v in (root, y)
-    )
+    _, (own, given) = linear.alike(b, root, y)
     return reshaped(b, _by_root(b, own, given, upper=upper), out.shape)
 
 
