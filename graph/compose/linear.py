@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..builder import Builder
-from ..ir import TensorType, Value
-from .basics import cast_to, reshaped
+from ..ir import Value
+from .basics import reshaped
 
 
 def batched(b: Builder, x: Value) -> Value:
