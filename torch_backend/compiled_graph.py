@@ -30,6 +30,7 @@ from ..importers.torch.captured import (
     import_captured,
 )
 from ..runtime.model import Model
+from .draws import Draw, separate
 from .options import Options
 from .report import CapturedGraph
 
@@ -60,6 +61,8 @@ class CompiledGraph:
         self._weights = tuple(weights)
         self._options = options
         self._record = record
+        self._pure, self._draws = separate(module)
+        record.drawn = len(self._draws)
         record.compiled.append(weakref.ref(self))
         self._lock = threading.Lock()
         self._frozen: dict[tuple[int, ...], _Frozen] = {}
@@ -143,7 +146,7 @@ class CompiledGraph:
     def _imported(self, constants: dict[int, Any]) -> Captured | None:
         record = self._record
         views = record.kind == "inference"
-        return import_captured(self._module, constants, record.function, views=views)
+        return import_captured(self._pure, constants, record.function, views=views)
 
     def _program(self, captured: Captured) -> Call:
         target, options = self.ways
@@ -160,7 +163,8 @@ class CompiledGraph:
             locked=options.locked,
         )  # fmt: skip
         self._record.kept += model.kept
-        return _Program(model, captured, self._record).run
+        run = _Program(model, captured, self._record).run
+        return _drawing(self._draws, run) if self._draws else run
 
 
 _EAGER = 'options={"unsupported": "eager"} lets PyTorch run it, which torch_report() counts'
@@ -289,6 +293,11 @@ def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any])
             whole = found[output.output]
             found[place] = whole.as_strided(output.shape, output.strides, output.offset)
     return found
+
+
+def _drawing(draws: Sequence[Draw], run: Call) -> Call:
+    """A call of what takes random numbers behind its arguments."""
+    return lambda given: run([*given, *(draw() for draw in draws)])
 
 
 def _eager(module: Any) -> Call:

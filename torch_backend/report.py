@@ -31,10 +31,10 @@ class CapturedGraph:
 
     `source` is the line of its first operator. `ran_on` says what runs it, and `reason` why it is
     not Tilewright. `programs`: how often it was built, again where weights changed; `kept` of these
-    came from the cache on disk. `frozen`: how many arguments are constants in them. `copies` counts
-    arguments that lay in memory otherwise than when it was captured. `left`: how many of the calls
-    PyTorch has run, as it was built for as many sizes as it may be. `seconds` were spent to import,
-    tune and build it.
+    came from the cache on disk. `frozen`: how many arguments are constants in them. `drawn`: how
+    many arrays of random numbers PyTorch draws before each call. `copies` counts arguments that lay
+    in memory otherwise than when it was captured. `left`: how many of the calls PyTorch has run, as
+    it was built for as many sizes as it may be. `seconds` were spent to import, tune and build it.
     """
 
     function: str
@@ -46,6 +46,7 @@ class CapturedGraph:
     programs: int = 0
     kept: int = 0
     frozen: int = 0
+    drawn: int = 0
     calls: int = 0
     copies: int = 0
     left: int = 0
@@ -61,12 +62,13 @@ class CapturedGraph:
 
     def __str__(self) -> str:
         frozen = f", {self.frozen} frozen" if self.frozen else ""
+        drawn = f", {self.drawn} random arrays by PyTorch" if self.drawn else ""
         again = f", built {self.programs} times" if self.programs > 1 else ""
         copies = f", {self.copies} copies" if self.copies else ""
         left = f", {self.left} of them of other sizes, by PyTorch" if self.left else ""
         line = (
             f"{self.kind} of {self.function} ({self.source}): {self.operator_count} operators"
-            f"{frozen}, {self.ran_on}, {self.calls} calls{left}{again}{copies}"
+            f"{frozen}{drawn}, {self.ran_on}, {self.calls} calls{left}{again}{copies}"
             f", built in {format_seconds(self.seconds)}"
         )
         if self.kept:
