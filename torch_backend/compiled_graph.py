@@ -287,7 +287,8 @@ def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any])
     for place, output in enumerate(outputs):
         if isinstance(output, Given):
             found[place] = given[output.argument]
-        elif isinstance(output, Known):
+    for place, output in enumerate(outputs):
+        if isinstance(output, Known):
             found[place] = output.value
         elif isinstance(output, View):
             whole = found[output.output]
@@ -297,7 +298,14 @@ def _returned(outputs: Sequence[Any], made: Sequence[Any], given: Sequence[Any])
 
 def _drawing(draws: Sequence[Draw], run: Call) -> Call:
     """A call of what takes random numbers behind its arguments."""
-    return lambda given: run([*given, *(draw() for draw in draws)])
+
+    def draw_and_run(given: list[Any]) -> list[Any]:
+        given = list(given)
+        for draw in draws:
+            given += draw(given)
+        return run(given)
+
+    return draw_and_run
 
 
 def _eager(module: Any) -> Call:

@@ -1,42 +1,47 @@
 """Random numbers of a captured graph: PyTorch draws them, and they are further arguments of it.
 
-Graphs of Tilewright have no state to draw from. What is drawn in a captured graph mostly depends on
-shapes and numbers alone, such as the mask of a dropout. Before each call PyTorch draws it, from its
-own generator and in the order of the graph: the numbers are those of eager execution.
+Graphs of Tilewright have no state to draw from. What is drawn mostly depends on shapes and numbers
+alone, such as the mask of a dropout. Before each call PyTorch draws it, from its own generator and
+in the order of the graph: the numbers are those of eager execution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
+from torch._functorch.compile_utils import rand_ops
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+from torch.utils._pytree import tree_leaves
 
-Draw: TypeAlias = "Callable[[], Any]"
-"""What draws the elements of one tensor."""
+Draw: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
+"""What draws the tensors of one node, of the arguments of a call and what was drawn before."""
 
 _aten = torch.ops.aten
-_OF_FORM = frozenset(
-    {
-        "bernoulli.p",
-        "cauchy.default",
-        "exponential.default",
-        "geometric.default",
-        "log_normal.default",
-        "normal_functional.default",
-        "rand_like.default",
-        "randint_like.default",
-        "randint_like.low_dtype",
-        "randn_like.default",
-        "random.default",
-        "random.from",
-        "random.to",
-        "uniform.default",
-    }
+_OF_FORM = (
+    _aten.bernoulli.p,
+    _aten.cauchy.default,
+    _aten.exponential.default,
+    _aten.geometric.default,
+    _aten.log_normal.default,
+    _aten.normal_functional.default,
+    _aten.rand_like.default,
+    _aten.randint_like.default,
+    _aten.randint_like.low_dtype,
+    _aten.randn_like.default,
+    _aten.random.default,
+    getattr(_aten.random, "from"),
+    _aten.random.to,
+    _aten.uniform.default,
 )
 """Operators that read the sizes, strides and dtype of their first operand, and no element."""
+
+rand_ops.extend(packet for o in _OF_FORM if (packet := o.overloadpacket) not in rand_ops)
+"""PyTorch merges equal nodes of a graph, but for those that it knows to be random."""
 
 
 def separate(module: Any) -> tuple[Any, Sequence[Draw]]:
@@ -49,73 +54,150 @@ def separate(module: Any) -> tuple[Any, Sequence[Draw]]:
         return module, ()
     graph = deepcopy(module.graph)
     nodes = list(graph.nodes)
-    first = next(node for node in nodes if node.op != "placeholder")
+    arguments = [node for node in nodes if node.op == "placeholder"]
+    drawing = [node for node in nodes if _draws(node)]
     draws = []
-    for node in filter(_draws, nodes):
-        if node.target is _aten.native_dropout.default:
-            draws.append(_dropout(graph, node, first))
-        else:
-            draws.append(_draw(node))
-            node.replace_all_uses_with(_argument(graph, first, node.name, node.meta["val"]))
-            graph.erase_node(node)
+    for node in drawing:
+        saves = node.target is run_and_save_rng_state
+        results = {item.args[1]: item for item in node.users} if saves else {0: node}
+        draws.append(_draw(node, arguments, tuple(results)))
+        for number, result in results.items():
+            is_state = saves and number == 0  # whose size PyTorch leaves open
+            example = torch.get_rng_state() if is_state else result.meta["val"]
+            with graph.inserting_before(nodes[len(arguments)]):
+                argument = graph.placeholder(f"drawn_{result.name}")
+            argument.meta.update(val=example, drawn=True)
+            result.replace_all_uses_with(argument)
+    for node in reversed(drawing):
+        for unused in [*node.users, node]:
+            graph.erase_node(unused)
+    graph.eliminate_dead_code()
     return torch.fx.GraphModule(module, graph), draws
 
 
 def _draws(node: Any) -> bool:
     """Whether a node draws numbers that depend on no element."""
-    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in _tags(node.target):
+    if node.op != "call_function":
         return False
-    if node.target is _aten.native_dropout.default:
-        _, p, train = node.args
-        return isinstance(p, int | float) and train is True
-    read = node.all_input_nodes
-    if str(node.target).removeprefix("aten.") in _OF_FORM:
-        return read == [node.args[0]]
-    return not read
+    operator, args = _operator(node)
+    if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
+        return False
+    read = tree_leaves((args[1:] if operator in _OF_FORM else args, node.kwargs))
+    return not any(isinstance(argument, torch.fx.Node) for argument in read)
 
 
-def _tags(target: Any) -> Sequence[Any]:
-    return getattr(target, "tags", ())
+def _operator(node: Any) -> tuple[Any, Sequence[Any]]:
+    """The operator that a node draws by, and its operands; those in a checkpoint, too."""
+    if node.target is run_and_save_rng_state:
+        return node.args[0], node.args[1:]
+    if node.target is run_with_rng_state:
+        return node.args[1], node.args[2:]
+    return node.target, node.args
 
 
-def _draw(node: Any) -> Draw:
-    if not node.all_input_nodes:
-        return partial(node.target, *node.args, **node.kwargs)
-    like, *numbers = node.args
-    form = _form(like.meta["val"])
-    return lambda: node.target(form(), *numbers, **node.kwargs)
+def _draw(node: Any, arguments: Sequence[Any], wanted: Sequence[int]) -> Draw:
+    """What draws the results of a node that are wanted, of a graph with these arguments."""
+    operator, args = _operator(node)
+    call = partial(operator, *args, **node.kwargs)
+    if operator in _OF_FORM:
+        function = _bernoulli if operator is _aten.bernoulli.p else operator
+        call = partial(_of_form, function, args[0].meta["val"], args[1:], node.kwargs)
+    if node.target is run_with_rng_state:
+        state = arguments.index(node.args[0])
+        return lambda given: [_again(given[state], call)]
+    if node.target is run_and_save_rng_state:
+        return lambda _given: list(map([torch.get_rng_state(), call()].__getitem__, wanted))
+    return lambda _given: [call()]
 
 
-def _dropout(graph: Any, node: Any, first: Any) -> Draw:
-    """Make products of a node: `native_dropout(x, p)` -> `x * mask * (1 / (1 - p))`, and `mask`."""
-    x, p, _ = node.args
-    kept, mask = node.meta["val"]
-    drawn = _argument(graph, first, f"{node.name}_mask", mask)
-    with graph.inserting_before(node):
-        product = graph.call_function(_aten.mul.Tensor, (x, drawn))
-        scaled = graph.call_function(_aten.mul.Tensor, (product, 1 / (1 - p) if p < 1 else 0.0))
-    product.meta = scaled.meta = {**node.meta, "val": kept}
-    for item in list(node.users):
-        item.replace_all_uses_with((scaled, drawn)[item.args[1]])
-        graph.erase_node(item)
-    graph.erase_node(node)
-    form = _form(mask)
-    if p == 1 or not mask.numel():  # for which eager execution draws nothing
-        return lambda: form().zero_()
-    return lambda: form().bernoulli_(1 - p)
+def _of_form(
+    function: Callable[..., Any], example: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function with a tensor of the sizes, strides and dtype of an example."""
+    form = torch.empty_strided(
+        example.shape, example.stride(), dtype=example.dtype, device=example.device
+    )
+    return function(form, *args, **kwargs)
 
 
-def _argument(graph: Any, first: Any, name: str, example: Any) -> Any:
-    """A further argument, before the first node that is none."""
-    with graph.inserting_before(first):
-        argument = graph.placeholder(name)
-    argument.meta["val"] = example
-    return argument
+def _again(state: Any, call: Callable[[], Any]) -> Any:
+    """What was drawn in that state; the generator stays in its own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        return call()
 
 
-def _form(example: Any) -> Draw:
-    """What makes a tensor of the sizes, strides and dtype of an example; its elements are any."""
-    return partial(
-        torch.empty_strided, tuple(example.shape), example.stride(),
-        dtype=example.dtype, device=example.device,
-    )  # fmt: skip
+def _bernoulli(out: Any, p: float) -> Any:
+    """Write ones with probability `p`, as PyTorch does, in less time where that is known."""
+    if not _is_uniform_below() or not 0 <= p <= 1:
+        return out.bernoulli_(p)
+    numbers = torch.empty_strided(out.shape, out.stride(), dtype=torch.float64).uniform_()
+    return torch.lt(numbers, p, out=out) if out.dtype == torch.bool else out.copy_(numbers < p)
+
+
+@cache
+def _is_uniform_below() -> bool:
+    """Whether `bernoulli_` compares uniform numbers, one by one; with MKL it does not."""
+    drawn = []
+    for draw in (
+        lambda g: torch.empty(999, dtype=torch.bool).bernoulli_(0.3, generator=g),
+        lambda g: torch.empty(999, dtype=torch.float64).uniform_(generator=g) < 0.3,
+    ):
+        generator = torch.Generator().manual_seed(1)
+        drawn.append((draw(generator), generator.get_state()))
+    (a, after_a), (b, after_b) = drawn
+    return torch.equal(a, b) and torch.equal(after_a, after_b)
+
+
+def _ordered(x: Any, p: float, generator: None = None) -> Any:
+    """`bernoulli` of elements as they lie in memory: PyTorch takes its result to be row-major."""
+    form = torch.empty_like(x)
+    order = sorted(range(x.dim()), key=lambda d: -form.stride(d))
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    if order == sorted(order):
+        return NotImplemented
+    return _aten.bernoulli.p(form.permute(order), p).permute(back)
+
+
+def _dropout(x: Any, p: float, train: bool | None) -> Any:
+    if train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if p == 1:  # for which `torch.nn.functional.dropout` draws nothing
+        mask = torch.zeros_like(x, dtype=torch.bool)
+        return x * mask, mask
+    mask = _aten.bernoulli.p(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    return x * mask * (1 / (1 - p)), mask
+
+
+def _normal(mean: Any, std: Any = 1.0, generator: None = None) -> Any:
+    """Normal numbers around computed ones: only these depend on elements."""
+    tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
+    shape = torch.broadcast_shapes(*(t.shape for t in tensors))
+    form = torch.empty(shape, dtype=tensors[0].dtype)
+    if not isinstance(std, torch.Tensor):
+        return _aten.normal_functional(form, 0.0, std) + mean
+    torch._assert_async((std >= 0).all(), "normal: a standard deviation is below 0")
+    return _aten.normal_functional(form) * std + mean
+
+
+def _multinomial(p: Any, count: int, replacement: bool = False, *, generator: None = None) -> Any:
+    """Numbers of rows without replacement: the first of arrivals at those rates."""
+    if replacement and count != 1:
+        return NotImplemented
+    known = (p >= 0).all() & (p < math.inf).all() & (p.sum(-1) > 0).all()
+    torch._assert_async(known, "multinomial: a probability is below 0 or not finite, or all are 0")
+    ratios = p / _aten.exponential(torch.empty_like(p))
+    if count == 1:
+        return ratios.argmax(-1, keepdim=True)
+    return ratios.topk(count).indices
+
+
+DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
+    _aten.bernoulli.p: _ordered,
+    _aten.native_dropout.default: _dropout,
+    _aten.normal.Tensor_Tensor: _normal,
+    _aten.normal.Tensor_float: _normal,
+    _aten.normal.float_Tensor: _normal,
+    _aten.multinomial.default: _multinomial,
+}
+"""Operators that draw numbers of no element, and then compute with them, as eager ones do."""

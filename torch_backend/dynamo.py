@@ -24,6 +24,7 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from ..importers.torch.table import TABLE
 from .compiled_graph import CompiledGraph
+from .draws import DECOMPOSITIONS
 from .open_sizes import OpenGraph, is_open
 from .options import Options
 from .report import RECORDS, Break, CapturedGraph, break_of
@@ -57,13 +58,13 @@ def compile_captured(
         _require_few_sizes(module, examples)
     resumed = _RESUMED.fullmatch(function)
     compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
-    with _attention(examples), _without_python_kernels():
+    with _attention(examples), _without_python_kernels(), _with_all_draws():
         call: Callable[..., Any] = aot_autograd(
             fw_compiler=partial(compiler, "forward"),
             bw_compiler=partial(compiler, "backward"),
             inference_compiler=partial(compiler, "inference"),
             partition_fn=min_cut_rematerialization_partition,
-            decompositions=dict(decompositions()),
+            decompositions={**decompositions(), **DECOMPOSITIONS},
             keep_inference_input_mutations=False,
         )(module, examples)
     return call
@@ -108,6 +109,12 @@ def _attention(examples: Sequence[Any]) -> AbstractContextManager[Any]:
     tensors = [e for e in examples if isinstance(e, torch.Tensor)]
     trains = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return sdpa_kernel(SDPBackend.MATH) if trains else nullcontext()
+
+
+def _with_all_draws() -> AbstractContextManager[Any]:
+    """Capture numbers that nothing reads, too: those drawn after them depend on them."""
+    patch: AbstractContextManager[Any] = torch._inductor.config.patch(fallback_random=True)
+    return patch
 
 
 @contextmanager

@@ -179,12 +179,15 @@ def _views(returned: Sequence[Any]) -> dict[int, View]:
     """
     by_memory: dict[int, list[int]] = {}
     for number, node in enumerate(returned):
-        if is_node(node) and node.op != "placeholder" and hasattr(node.meta["val"], "dtype"):
+        if not is_node(node) or not hasattr(node.meta["val"], "dtype"):
+            continue
+        if node.op != "placeholder" or node.meta.get("drawn"):
             held = node.meta["val"].untyped_storage()
             by_memory.setdefault(held._cdata, []).append(number)
     found: dict[int, View] = {}
     for numbers in by_memory.values():
         tensors = {n: returned[n].meta["val"] for n in numbers}
+        numbers.sort(key=lambda n: returned[n].op != "placeholder")
         whole = next((n for n in numbers if _is_whole(tensors[n])), None)
         for number, tensor in tensors.items():
             if whole is not None and whole != number and _reads(tensor) == _reads(tensors[whole]):
