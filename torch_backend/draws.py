@@ -33,9 +33,6 @@ _OF_FORM = (
     _aten.randint_like.default,
     _aten.randint_like.low_dtype,
     _aten.randn_like.default,
-    _aten.random.default,
-    getattr(_aten.random, "from"),
-    _aten.random.to,
     _aten.uniform.default,
 )
 """Operators that read the sizes, strides and dtype of their first operand, and no element."""
@@ -138,18 +135,14 @@ def _bernoulli(out: Any, p: float) -> Any:
 @cache
 def _is_uniform_below() -> bool:
     """Whether `bernoulli_` compares uniform numbers, one by one; with MKL it does not."""
-    drawn = []
-    for draw in (
-        lambda g: torch.empty(999, dtype=torch.bool).bernoulli_(0.3, generator=g),
-        lambda g: torch.empty(999, dtype=torch.float64).uniform_(generator=g) < 0.3,
-    ):
-        generator = torch.Generator().manual_seed(1)
-        drawn.append((draw(generator), generator.get_state()))
-    (a, after_a), (b, after_b) = drawn
-    return torch.equal(a, b) and torch.equal(after_a, after_b)
+    seeded = [torch.Generator().manual_seed(1) for _ in range(2)]
+    ones = torch.empty(999, dtype=torch.bool).bernoulli_(0.3, generator=seeded[0])
+    numbers = torch.empty(999, dtype=torch.float64).uniform_(generator=seeded[1])
+    states = [generator.get_state() for generator in seeded]
+    return bool(torch.equal(ones, numbers < 0.3) and torch.equal(*states))
 
 
-def _ordered(x: Any, p: float, generator: None = None) -> Any:
+def _ordered(x: Any, p: float, **_generator: None) -> Any:
     """`bernoulli` of elements as they lie in memory: PyTorch takes its result to be row-major."""
     form = torch.empty_like(x)
     order = sorted(range(x.dim()), key=lambda d: -form.stride(d))
@@ -169,18 +162,17 @@ def _dropout(x: Any, p: float, train: bool | None) -> Any:
     return x * mask * (1 / (1 - p)), mask
 
 
-def _normal(mean: Any, std: Any = 1.0, generator: None = None) -> Any:
+def _normal(mean: Any, std: Any = 1.0, **_generator: None) -> Any:
     """Normal numbers around computed ones: only these depend on elements."""
     tensors = [t for t in (mean, std) if isinstance(t, torch.Tensor)]
-    shape = torch.broadcast_shapes(*(t.shape for t in tensors))
-    form = torch.empty(shape, dtype=tensors[0].dtype)
+    form = tensors[0].new_empty(torch.broadcast_shapes(*(t.shape for t in tensors)))
     if not isinstance(std, torch.Tensor):
         return _aten.normal_functional(form, 0.0, std) + mean
     torch._assert_async((std >= 0).all(), "normal: a standard deviation is below 0")
-    return _aten.normal_functional(form) * std + mean
+    return (_aten.normal_functional(form) * std + mean).to(form.dtype)
 
 
-def _multinomial(p: Any, count: int, replacement: bool = False, *, generator: None = None) -> Any:
+def _multinomial(p: Any, count: int, replacement: bool = False, **_generator: None) -> Any:
     """Numbers of rows without replacement: the first of arrivals at those rates."""
     if replacement and count != 1:
         return NotImplemented

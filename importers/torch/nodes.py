@@ -293,7 +293,8 @@ def _find(target: Any, overload: str, *, is_complex: bool) -> Translate:
     if getattr(target, "namespace", "") == "aten":
         known = overload in _DATA_DEPENDENT
         draws = any(tag.name == "nondeterministic_seeded" for tag in target.tags)
-        detail = f"{overload} draws numbers of a state that is no operand" if draws else overload
+        state = "draws numbers of a state that is no operand: take them as an argument"
+        detail = f"{overload} {state}" if draws else overload
         raise Unsupported(Reason.DATA_DEPENDENT if known else Reason.OPERATOR, detail)
     if not hasattr(target, "namespace"):  # a function of Python, on numbers
         raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(target)}")
