@@ -170,6 +170,15 @@ def test_what_a_function_asserts_of_data_is_compared_in_each_call() -> None:
         flat(places + 1)
 
 
+def test_bits_of_elements_are_a_view() -> None:
+    def function(x: Any) -> Any:
+        return (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32), x.view(torch.int32)
+
+    x = torch.randn(3, 4)
+    check(function, x)
+    assert compiled(function)(x)[1].data_ptr() == x.data_ptr()
+
+
 def test_linear_algebra_that_fails_is_the_error_of_pytorch() -> None:
     """In the forward pass of training, too."""
     good, bad = torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]])

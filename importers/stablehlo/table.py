@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ...base import dtypes
 from ...graph.builder import Builder
 from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, TensorType, Value
@@ -227,12 +226,6 @@ def number(b: Builder, value: float, like: Value) -> Constant:
 def empty(b: Builder, type: TensorType) -> Value:
     """A tensor without elements."""
     return b.constant(np.empty(type.shape), type.dtype)
-
-
-def bits_as(b: Builder, x: Value, kind: str) -> Value:
-    """The bits of integers as those of `int`s or `uint`s, or of floats as those of `uint`s."""
-    to = f"{kind}{dtypes.info(x.dtype).bits}"
-    return x if x.dtype == to else b.add("bitcast", x, source=x.dtype, to=to)
 
 
 def refuse_attribute(name: str, value: object) -> Unsupported:

@@ -220,6 +220,26 @@ def test_a_mask_that_takes_more_or_fewer_values(scatter: bool, times: int, error
         np.testing.assert_array_equal(model(x, mask), put(x, mask))
 
 
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_bits_of_elements(width: int) -> None:
+    """Of a NaN, too, and as narrower and wider elements."""
+    floats, integers = getattr(torch, f"float{width}"), getattr(torch, f"int{width}")
+    x = torch.tensor([[0.0, -0.0, 1.5, -2.25], [torch.inf, -torch.inf, torch.nan, 1e-4]])
+
+    def function(x: Any) -> Any:
+        bits = x.view(integers)
+        narrow = x.view(torch.uint8)
+        magnitudes = (bits & torch.iinfo(integers).max).view(floats)
+        return bits, magnitudes, narrow, (narrow ^ 1).view(integers), narrow.view(floats)[:, 1:]
+
+    check(function, x.to(floats))
+    if width == 16:
+        half = torch.bfloat16
+        check(lambda x: (x.to(half).view(torch.int16) ^ 3).view(half).float(), x)
+    with pytest.raises(UnsupportedError):
+        exported(lambda x: x.view(torch.bool), x.view(torch.uint8))
+
+
 X = torch.tensor([[-2.5, -1.0, -0.0, 0.4], [1.5, 7.0, 30.0, -9.0]])
 N = torch.tensor([[-7, 7, 5, -5], [1, 2, -3, 8]])
 

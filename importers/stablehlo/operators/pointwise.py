@@ -9,10 +9,11 @@ from functools import partial, reduce
 from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import pointwise
-from ....graph.compose.basics import cast_to, part, reshaped, stacked, wide
+from ....graph.compose.basics import cast_to, wide
+from ....graph.compose.bits import bitcast, bits_as
 from ....graph.ir import Value
 from ...unsupported import Reason, Unsupported
-from ..table import Op, bits_as, enumerated, hlo, number, refuse_attribute
+from ..table import Op, enumerated, hlo, number, refuse_attribute
 
 _SAME = {
     "abs": "abs",
@@ -124,9 +125,9 @@ def compare(b: Builder, op: Op) -> Value:
 
 def _in_total_order(b: Builder, x: Value) -> Value:
     """Integers in the order of floats, -0 before 0: the bits, those of negative ones turned."""
-    bits = bits_as(b, x, "int")
-    turned = b.add("bitwise_xor", bits, number(b, dtypes.int_limits(bits.dtype)[1], bits))
-    return b.add("where", b.add("less", bits, number(b, 0, bits)), turned, bits)
+    own = bits_as(b, x, "int")
+    turned = b.add("bitwise_xor", own, number(b, dtypes.int_limits(own.dtype)[1], own))
+    return b.add("where", b.add("less", own, number(b, 0, own)), turned, own)
 
 
 @hlo("is_finite", pointwise=True)
@@ -175,27 +176,10 @@ def count_leading_zeros(b: Builder, op: Op) -> Value:
 
 
 @hlo("bitcast_convert")
-def bitcast(b: Builder, op: Op) -> Value:
-    """Of another width, the parts of an element are a dimension more, the lowest first."""
-    x, to = op[0], op.type.dtype
-    if "bool" in (x.dtype, to):
+def bitcast_convert(b: Builder, op: Op) -> Value:
+    if "bool" in (op[0].dtype, op.type.dtype):
         raise Unsupported(Reason.DTYPE, "bits of bool")
-    given, wanted = dtypes.info(x.dtype).bits, dtypes.info(to).bits
-    x = bits_as(b, x, "uint")
-    if given > wanted:
-        shifts = (number(b, wanted * k, x) for k in range(given // wanted))
-        parts = [b.add("shift_right", x, s) for s in shifts]
-        x = stacked(b, [b.add("cast", p, dtype=f"uint{wanted}") for p in parts], x.type.rank)
-    elif given < wanted:
-        last = x.type.rank - 1
-        total = None
-        for k in range(wanted // given):
-            own = cast_to(b, reshaped(b, part(b, x, last, k, 1), x.shape[:-1]), f"uint{wanted}")
-            own = b.add("shift_left", own, number(b, given * k, own))
-            total = own if total is None else b.add("bitwise_or", total, own)
-        assert total is not None
-        x = total
-    return x if x.dtype == to else b.add("bitcast", x, source=x.dtype, to=to)
+    return bitcast(b, op[0], op.type.dtype)
 
 
 @hlo("reduce_precision", pointwise=True)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose.basics import cast_to, part, reshaped, row, stacked
+from ....graph.compose.bits import bits_as
 from ....graph.compose.random_bits import counted, joined, philox, threefry, words
 from ....graph.ir import Value
 from ...unsupported import Reason, Unsupported
-from ..table import Op, bits_as, enumerated, hlo
+from ..table import Op, enumerated, hlo
 
 
 @hlo("rng_bit_generator")

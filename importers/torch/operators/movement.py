@@ -8,9 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import movement
 from ....graph.compose.basics import cast_to, in_rank, part, parts, reshaped, room, row
+from ....graph.compose.bits import bitcast
 from ....graph.ir import TensorType, Value
 from ....graph.operator import Array
 from ...unsupported import Reason, Unsupported
@@ -29,6 +31,17 @@ from ..table import Number, aten
 )
 def reshape(b: Builder, out: TensorType, x: Value, *_where: object) -> Value:
     return b.add("reshape", x, shape=out.shape)
+
+
+@aten("view.dtype")
+def bits_of(b: Builder, out: TensorType, x: Value, _dtype: object) -> Value:
+    """Of another width, the last dimension has more or fewer elements."""
+    if "bool" in (x.dtype, out.dtype):
+        raise Unsupported(Reason.DTYPE, "bits of bool")
+    parts_of_one = dtypes.nbytes(out.dtype) // dtypes.nbytes(x.dtype)
+    if parts_of_one > 1:
+        x = reshaped(b, x, (*out.shape, parts_of_one))
+    return reshaped(b, bitcast(b, x, out.dtype), out.shape)
 
 
 @aten(
