@@ -43,7 +43,7 @@ class Guard:
     @property
     def text(self) -> str:
         if self.broken is not None:
-            return f"what {self.node} asserts does not hold: {self.broken}"
+            return f"{self.node}: {self.broken}"
         return f"{self.data.name} of {self.node}: expected {self.least} to {self.greatest}"
 
     def error(self, memory: np.ndarray[Any, Any]) -> GuardError:

@@ -217,8 +217,8 @@ def _guard_note(guards: Sequence[Guard]) -> list[str]:
 
 
 def _reason(guard: Guard) -> str:
-    text = printable(guard.text)
-    return text if guard.broken is not None else f"an index is out of range, {text}"
+    what = "an index is out of range" if guard.broken is None else "an assertion does not hold"
+    return f"{what}, {printable(guard.text).removesuffix('.')}"
 
 
 def _weights_note(signature: Signature, weights: WeightsNote | None) -> list[str]:

@@ -75,6 +75,22 @@ def test_an_index_out_of_its_range_is_an_error(
     np.testing.assert_allclose(model(*operands), wanted, rtol=1e-6)
 
 
+def test_an_assertion_has_its_own_text() -> None:
+    text = {"by": "the check", "broken": "{index} is wrong at {place}"}
+    violations = np.array([[0, 0, 0], [0, -3, 5]], np.int32)
+    graph = graph_of("asserted", [X[:2, :3], violations], text)
+    for call in (graph.reference, model := built(graph)):
+        with pytest.raises(GuardError) as caught:
+            call(X[:2, :3], violations)
+        assert caught.value.first_line.endswith("-3 is wrong at 4")
+    assert (caught.value.data["node"], caught.value.data["place"]) == ("the check", (1, 1))
+    (guard,) = model.guards
+    assert "wrong" in guard.text
+    with pytest.raises(ModelError):
+        b = Builder("known")
+        b.add("asserted", b.input("x", TensorType("float32", ())), b.constant([2]), **text)
+
+
 def test_a_call_with_addresses_says_which_index_it_was() -> None:
     operands = [X, np.array([1, 4])]
     model = built(graph_of("take", operands, {"axis": 0}))
