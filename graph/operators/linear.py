@@ -59,6 +59,7 @@ def lu(x: TensorType) -> Func:
         "lu",
         buffers,
         f"""
+R = T.alloc(({n},), "{x.dtype}")
 at = T.alloc((1,), "int64", scope="local")
 best = T.alloc((1,), "{x.dtype}", scope="local")
 for b in range({x.shape[0]}):
@@ -78,12 +79,13 @@ for b in range({x.shape[0]}):
             lower = Y[b, row, j]
             Y[b, k, j] = lower
             Y[b, row, j] = upper
+            R[j] = lower
         for i in range(k + 1, {n}):
-            pivot = Y[b, k, k]
+            pivot = R[k]
             factor = T.select(pivot == 0.0, Y[b, i, k], Y[b, i, k] / pivot)
             Y[b, i, k] = factor
             for j in range(k + 1, {n}):
-                Y[b, i, j] = Y[b, i, j] - factor * Y[b, k, j]
+                Y[b, i, j] = Y[b, i, j] - factor * R[j]
 """,
     )
 
