@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,43 @@ def _program(name: str, buffers: dict[str, TensorType], body: str) -> Func:
     parameters = ", ".join(f'{k}: T.Buffer({t.shape}, "{t.dtype}")' for k, t in buffers.items())
     lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
     return parse(f"@tw.script\ndef {name}({parameters}):\n{lines}\n")
+
+
+def _exchange(first: str) -> tuple[str, ...]:
+    """Lines that exchange a column of two rows, `row` and another."""
+    return (
+        f"upper = Y[b, {first}, {{j}}]",
+        "lower = Y[b, row, {j}]",
+        f"Y[b, {first}, {{j}}] = lower",
+        "Y[b, row, {j}] = upper",
+    )
+
+
+_LANES = 16
+"""Columns of a vector."""
+
+
+def _columns(count: int, first: str, depth: int, *lines: str) -> str:
+    """Loops in which lines, within `depth` others, run for columns `{j}` from `first` on.
+
+    They are vectors, the first of which may begin before.
+    """
+    whole, rest = divmod(count, _LANES)
+    found = []
+    if whole:
+        place = f"(c * {_LANES} + q)"
+        found += [
+            f"for c in range(({first}) // {_LANES}, {whole}):",
+            f"    for q in T.vectorized({_LANES}):",
+            *(f"        {line.replace('{j}', place)}" for line in lines),
+        ]
+    if rest:
+        place = f"({whole * _LANES} + q)"
+        found += [
+            f"for q in T.vectorized({rest}):",
+            *(f"    {line.replace('{j}', place)}" for line in lines),
+        ]
+    return indent("\n".join(found), "    " * depth)
 
 
 def _factored(x: Array) -> tuple[Array, Array]:
@@ -54,6 +92,9 @@ def lu(x: TensorType) -> Func:
     column.
     """
     n = _square("lu", x)
+    exchange = _exchange("k")
+    before = "Y[b, i, {j}]"
+    eliminated = f"{before} = T.select({{j}} > k, {before} - factor * R[{{j}}], {before})"
     buffers = dict(zip("XYP", (x, *_factors(x)), strict=True))
     return _program(
         "lu",
@@ -63,8 +104,8 @@ R = T.alloc(({n},), "{x.dtype}")
 at = T.alloc((1,), "int64", scope="local")
 best = T.alloc((1,), "{x.dtype}", scope="local")
 for b in range({x.shape[0]}):
-    for i, j in T.grid({n}, {n}):
-        Y[b, i, j] = X[b, i, j]
+    for i in range({n}):
+{_columns(n, "0", 2, "Y[b, i, {j}] = X[b, i, {j}]")}
     for k in range({n}):
         at[0] = T.cast("int64", k)
         best[0] = T.abs(Y[b, k, k])
@@ -74,18 +115,12 @@ for b in range({x.shape[0]}):
                 at[0] = T.cast("int64", i)
         row = T.minimum(T.maximum(at[0], 0), {n - 1})
         P[b, k] = T.cast("int32", row + 1)
-        for j in range({n}):
-            upper = Y[b, k, j]
-            lower = Y[b, row, j]
-            Y[b, k, j] = lower
-            Y[b, row, j] = upper
-            R[j] = lower
+{_columns(n, "0", 2, *exchange, "R[{j}] = lower")}
         for i in range(k + 1, {n}):
             pivot = R[k]
             factor = T.select(pivot == 0.0, Y[b, i, k], Y[b, i, k] / pivot)
             Y[b, i, k] = factor
-            for j in range(k + 1, {n}):
-                Y[b, i, j] = Y[b, i, j] - factor * R[j]
+{_columns(n, "k + 1", 3, eliminated)}
 """,
     )
 
@@ -117,16 +152,12 @@ def exchange_rows(x: TensorType, pivots: TensorType, *, backwards: bool = False)
         {"X": x, "P": pivots, "Y": x},
         f"""
 for b in range({x.shape[0]}):
-    for i, j in T.grid({n}, {columns}):
-        Y[b, i, j] = X[b, i, j]
+    for i in range({n}):
+{_columns(columns, "0", 2, "Y[b, i, {j}] = X[b, i, {j}]")}
     for k in range({n}):
         own = {f"{n - 1} - k" if backwards else "k"}
         row = T.minimum(T.maximum(T.cast("int64", P[b, own]) - 1, 0), {n - 1})
-        for j in range({columns}):
-            first = Y[b, own, j]
-            second = Y[b, row, j]
-            Y[b, own, j] = second
-            Y[b, row, j] = first
+{_columns(columns, "0", 2, *_exchange("own"))}
 """,
     )
 
@@ -158,12 +189,10 @@ for b in range({x.shape[0]}):
         U[i, j] = X[b, T.maximum(i, j), T.minimum(i, j)]
     for k in range({n}):
         root = T.sqrt(U[k, k])
-        for j in range(k, {n}):
-            U[k, j] = U[k, j] / root
+{_columns(n, "k", 2, "U[k, {j}] = U[k, {j}] / root")}
         for i in range(k + 1, {n}):
             factor = U[k, i]
-            for j in range(i, {n}):
-                U[i, j] = U[i, j] - factor * U[k, j]
+{_columns(n, "i", 3, "U[i, {j}] = U[i, {j}] - factor * U[k, {j}]")}
     for i, j in T.grid({n}, {n}):
         Y[b, i, j] = T.select(j > i, 0.0, U[j, i])
 """,
@@ -199,24 +228,23 @@ def solve_triangular(
     n, columns = y.shape[1:]
     row = "k" if lower else f"{n - 1} - k"
     before = "p" if lower else f"{n - 1} - p"
+    own = f"Y[b, {row}, {{j}}]"
     whole = (
         ""
         if unit
         else f"""
-        for j in range({columns}):
-            Y[b, {row}, j] = Y[b, {row}, j] / A[b, {row}, {row}]"""
+{_columns(columns, "0", 2, f"{own} = {own} / A[b, {row}, {row}]")}"""
     )
     return _program(
         "solve_triangular",
         {"A": a, "X": y, "Y": y},
         f"""
 for b in range({a.shape[0]}):
-    for i, j in T.grid({n}, {columns}):
-        Y[b, i, j] = X[b, i, j]
+    for i in range({n}):
+{_columns(columns, "0", 2, "Y[b, i, {j}] = X[b, i, {j}]")}
     for k in range({n}):
         for p in range(0, k):
             factor = A[b, {row}, {before}]
-            for j in range({columns}):
-                Y[b, {row}, j] = Y[b, {row}, j] - factor * Y[b, {before}, j]{whole}
+{_columns(columns, "0", 3, f"{own} = {own} - factor * Y[b, {before}, {{j}}]")}{whole}
 """,
     )
