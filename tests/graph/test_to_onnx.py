@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base import dtypes
-from tilewright.base.errors import ModelError, UnsupportedError
+from tilewright.base.errors import GuardError, ModelError, UnsupportedError
 from tilewright.graph import Builder, Graph, TensorType
 from tilewright.graph.operator import OPERATORS, Kind, Operator, register
 from tilewright.graph.operators.fourier import twiddles
@@ -236,6 +236,15 @@ def test_a_graph_written_as_onnx_computes_the_same(
     for found, value in zip(again.reference(*operands), wanted, strict=True):
         _check(found, value, 1e-6 if value.dtype.itemsize > 2 else 2e-3)
     _compare_with_onnxruntime(name, model, graph, operands, wanted)
+
+
+@pytest.mark.parametrize("name", ["take", "take_along", "take_nd", "scatter", "scatter_nd"])
+def test_indices_below_0_that_do_not_count_are_out_of_range(name: str) -> None:
+    cases = [c for c in CASES if c[0] == name and not c[2].get("negative", True)]
+    ((_, (x, places, *updates), attributes),) = cases
+    graph = _graph(name, [x, places.astype(np.int64), *updates], attributes)
+    with pytest.raises(GuardError):
+        tw.import_onnx(graph.to_onnx()).reference(x, places.astype(np.int64) * 0 - 1, *updates)
 
 
 NOTHING = np.zeros((0, 3), np.float32)

@@ -30,6 +30,7 @@ COUNTED: dict[str, tuple[Callable[..., Any], Any]] = {
     "take": (torch.take, IDS),
     "put": (lambda x, i: torch.Tensor.put(x, i, x[0]), IDS),
     "take_along_dim": (lambda x, i: torch.take_along_dim(x, i, 0), ROW),
+    "multilabel_margin_loss": (lambda x, i: F.multilabel_margin_loss(x, i.repeat(3, 1)), IDS),
     "nll_loss that ignores it": (lambda x, i: F.nll_loss(x, i, ignore_index=-1), LABELS),
 }
 REFUSED: dict[str, tuple[Callable[..., Any], Any]] = {

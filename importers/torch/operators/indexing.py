@@ -374,6 +374,37 @@ def max_unpool(
     return reshaped(b, b.add("scatter", zeros, *flat, axis=1, negative=False), out.shape)
 
 
+@aten("multilabel_margin_loss_forward")
+def multilabel_margin(
+    b: Builder, out: TensorType, x: Value, target: Value, reduction: int
+) -> Sequence[Value]:
+    """Of each row the margins of its labels, those before the first -1, over all other classes.
+
+    PyTorch's own decomposition counts rows that have fewer labels than another wrongly.
+    """
+    classes = x.shape[-1] if x.type.rank else 1
+    rows = x.type.size // classes
+    room(rows, classes, classes)
+    scores, labels = (reshaped(b, value, (rows, classes)) for value in (x, target))
+    ended = cast_to(b, b.add("equal", labels, b.constant(-1, "int64")), "int64")
+    before = b.add("equal", b.add("accumulate", ended, axis=1), b.constant(0, "int64"))
+    label = b.add("where", before, labels, b.constant(0, "int64"))
+    own = b.add("take_along", scores, label, axis=1, negative=False)
+    own, label, counts = (reshaped(b, value, (rows, classes, 1)) for value in (own, label, before))
+    hit = b.add("equal", label, b.constant(np.arange(classes), "int64"))
+    hit = cast_to(b, b.add("logical_and", hit, counts), "uint8")
+    labelled = b.add("max", hit, axes=(1,), keepdims=True)
+    others = b.add("equal", labelled, b.constant(0, "uint8"))
+    every = reshaped(b, scores, (rows, 1, classes))
+    margin = b.add("add", b.add("subtract", b.constant(1, x.dtype), own), every)
+    counted = b.add("logical_and", counts, others)
+    margin = b.add("where", counted, b.add("relu", margin), b.constant(0, x.dtype))
+    loss = times(b, b.add("sum", margin, axes=(1, 2)), 1 / classes)
+    if reduction:
+        loss = b.add("mean" if reduction == 1 else "sum", loss, axes=(0,))
+    return reshaped(b, loss, out.shape), reshaped(b, cast_to(b, labelled, x.dtype), target.shape)
+
+
 @aten("masked_scatter")
 def masked_scatter(b: Builder, out: TensorType, x: Value, mask: Value, source: Value) -> Value:
     """Where the mask is true, the elements of `source` in their order."""
