@@ -39,6 +39,15 @@ REFUSED: dict[str, tuple[Callable[..., Any], Any]] = {
     "index_select": (lambda x, i: x.index_select(1, i), IDS),
     "embedding": (lambda x, i: F.embedding(i, x), ROW),
     "embedding with padding": (lambda x, i: F.embedding(i, x, padding_idx=-1), ROW),
+    "embedding_bag": (lambda x, i: F.embedding_bag(i.reshape(2, 2), x, mode="sum"), IDS),
+    "embedding_bag of offsets": (
+        lambda x, i: F.embedding_bag(i, x, torch.tensor([0, 1, 1]), padding_idx=1),
+        IDS,
+    ),
+    "embedding_bag of the largest": (
+        lambda x, i: F.embedding_bag(i, x, torch.tensor([0, 3, 3]), mode="max"),
+        IDS,
+    ),
     "scatter": (lambda x, i: x.scatter(0, i, x), ROW),
     "scatter of a number": (lambda x, i: x.scatter(0, i, 2), ROW),
     "scatter with a reduction": (lambda x, i: x.scatter(0, i, 2, reduce="multiply"), ROW),
@@ -84,6 +93,22 @@ def test_an_index_below_0_is_refused_where_torch_refuses_it(name: str) -> None:
         function(X, below)
     with pytest.raises(GuardError):
         graph.reference(X, below)
+
+
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 5], [0, 3, 2]])
+def test_bags_begin_in_their_order(offsets: list[int]) -> None:
+    class Bags(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, i: Any, at: Any, factors: Any) -> Any:
+            return F.embedding_bag(i, x, at, mode="sum", per_sample_weights=factors)
+
+    module, at, factors = Bags(), torch.arange(len(offsets)), torch.tensor([1.0, -2, 3, 0.5])
+    graph = tw.import_torch(torch.export.export(module, (X, IDS, at, factors)))
+    (found,) = graph.reference(X, IDS, at, factors)
+    np.testing.assert_allclose(found, module(X, IDS, at, factors), rtol=1e-6)
+    with pytest.raises(RuntimeError):
+        F.embedding_bag(IDS, X, torch.tensor(offsets), mode="sum")
+    with pytest.raises(GuardError):
+        graph.reference(X, IDS, torch.tensor(offsets), factors)
 
 
 @pytest.mark.parametrize("ignored", [-100, -7, 2])

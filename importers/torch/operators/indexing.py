@@ -13,7 +13,7 @@ import numpy as np
 
 from ....base import dtypes
 from ....graph.builder import Builder
-from ....graph.compose.basics import cast_to, in_rank, reshaped, room, stacked, times
+from ....graph.compose.basics import cast_to, in_rank, part, reshaped, room, stacked, times
 from ....graph.compose.movement import sliced, taken
 from ....graph.compose.pointwise import floor_divided
 from ....graph.ir import TensorType, Value
@@ -26,6 +26,68 @@ def embedding(
     b: Builder, _out: TensorType, weight: Value, indices: Value, *_training: object
 ) -> Value:
     return taken(b, weight, indices, 0, negative=False)
+
+
+@aten("_embedding_bag_forward_only")
+def embedding_bag(
+    b: Builder,
+    out: TensorType,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    _scale_gradients: bool = False,
+    mode: int = 0,
+    _sparse: bool = False,
+    factors: Value | None = None,
+    _with_end: bool = False,
+    padding: int = -1,
+) -> Sequence[Value]:
+    """Of each bag of indices the sum, mean or largest of their rows; a bag begins at each offset.
+
+    Rows of the index `padding` are left out. Other results are for gradients.
+    """
+    bags, count = out.shape[0], indices.type.size
+    if not out.size or not count:
+        return (b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape),)
+    bag = _bags(b, cast_to(b, part(b, offsets, 0, 0, bags), "int64"), count)
+    rows = taken(b, weight, indices, 0, negative=False)
+    if factors is not None:
+        rows = b.add("multiply", rows, reshaped(b, factors, (count, 1)))
+    absent = dtypes.extremes(out.dtype)[0] if mode == _LARGEST else 0
+    kept = b.add("logical_not", b.add("equal", indices, b.constant(padding, indices.dtype)))
+    rows = b.add("where", reshaped(b, kept, (count, 1)), rows, b.constant(absent, out.dtype))
+
+    def together(values: Value, reduction: str, start: float) -> Value:
+        whole = (bags, *values.shape[1:])
+        empty = b.add("broadcast_to", b.constant(start, values.dtype), shape=whole)
+        return b.add("scatter_nd", empty, bag, values, reduction=reduction, negative=False)
+
+    if mode not in (_MEAN, _LARGEST):
+        return (together(rows, "add", 0),)
+    sizes = reshaped(b, together(cast_to(b, kept, "int64"), "add", 0), (bags, 1))
+    if mode == _MEAN:
+        some = b.add("maximum", sizes, b.constant(1, "int64"))
+        return (b.add("divide", together(rows, "add", 0), cast_to(b, some, out.dtype)),)
+    none = b.add("equal", sizes, b.constant(0, "int64"))
+    return (b.add("where", none, b.constant(0, out.dtype), together(rows, "max", absent)),)
+
+
+_MEAN, _LARGEST = 1, 2
+"""Modes of bags; another is the sum."""
+
+
+def _bags(b: Builder, starts: Value, count: int) -> Value:
+    """The bag of each of so many indices, in tuples of one: -1 before the first start.
+
+    The model demands that bags end where they start, or behind, and no later than the indices.
+    """
+    bags = starts.type.size
+    room(count, bags)
+    ends = b.add("concatenate", part(b, starts, 0, 1, bags - 1), b.constant([count]), axis=0)
+    starts = b.add("asserted", starts, cast_to(b, b.add("less", ends, starts), "int32"))
+    begun = b.add("less_equal", starts, b.constant(np.arange(count).reshape(count, 1), "int64"))
+    bag = b.add("sum", cast_to(b, begun, "int64"), axes=(1,), keepdims=True)
+    return b.add("subtract", bag, b.constant(1, "int64"))
 
 
 @aten("index_select")
