@@ -95,7 +95,7 @@ def test_an_index_below_0_is_refused_where_torch_refuses_it(name: str) -> None:
         graph.reference(X, below)
 
 
-@pytest.mark.parametrize("offsets", [[1, 2], [0, 5], [0, 3, 2]])
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 5]])
 def test_bags_begin_in_their_order(offsets: list[int]) -> None:
     class Bags(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any, i: Any, at: Any, factors: Any) -> Any:
