@@ -102,7 +102,9 @@ def inverse(
 
 
 @aten("_linalg_det")
-def determinant(b: Builder, _out: TensorType, x: Value, *, transposed: bool) -> tuple[Value, ...]:
+def determinant(
+    b: Builder, _out: TensorType, x: Value, *, transposed: bool = False
+) -> tuple[Value, ...]:
     factors = _Factors(b, linear.turned(b, x) if transposed else x)
     found = linear.determinant(b, factors.lu, factors.pivots)
     return (factors.whole(found), *factors.shown)
@@ -110,7 +112,7 @@ def determinant(b: Builder, _out: TensorType, x: Value, *, transposed: bool) -> 
 
 @aten("_linalg_slogdet")
 def logarithm_of_determinant(
-    b: Builder, _out: TensorType, x: Value, *, transposed: bool
+    b: Builder, _out: TensorType, x: Value, *, transposed: bool = False
 ) -> tuple[Value, ...]:
     factors = _Factors(b, linear.turned(b, x) if transposed else x)
     own = linear.diagonal(b, factors.lu)
