@@ -187,6 +187,16 @@ def test_what_cannot_be_outside_is_not_compared() -> None:
         assert len(open_limits(b.graph({"y": taken}))) == 1
 
 
+def test_lookups_that_become_one_keep_the_limits_of_both() -> None:
+    b = Builder("lookups")
+    i = b.input("i", TensorType("int64", (6,)))
+    tables = [b.constant(np.arange(10, dtype=np.float32).reshape(5, 2) + k) for k in range(2)]
+    first = b.add("take", tables[0], i, axis=0, negative=False)
+    total = b.add("add", first, b.add("take", tables[1], i, axis=0))
+    (node,) = b.graph({"y": total}).optimized().nodes
+    assert (node.operator, node.attributes["negative"]) == ("take", False)
+
+
 def test_names_of_the_file_are_told() -> None:
     onnx = pytest.importorskip("onnx")
     make = onnx.helper.make_tensor_value_info
