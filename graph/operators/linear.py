@@ -227,8 +227,8 @@ def solve_triangular(
     """
     n, columns = y.shape[1:]
     row = "k" if lower else f"{n - 1} - k"
-    before = "p" if lower else f"{n - 1} - p"
-    own = f"Y[b, {row}, {{j}}]"
+    after = "p" if lower else f"{n - 1} - p"
+    own, other = f"Y[b, {row}, {{j}}]", f"Y[b, {after}, {{j}}]"
     whole = (
         ""
         if unit
@@ -242,9 +242,9 @@ def solve_triangular(
 for b in range({a.shape[0]}):
     for i in range({n}):
 {_columns(columns, "0", 2, "Y[b, i, {j}] = X[b, i, {j}]")}
-    for k in range({n}):
-        for p in range(0, k):
-            factor = A[b, {row}, {before}]
-{_columns(columns, "0", 3, f"{own} = {own} - factor * Y[b, {before}, {{j}}]")}{whole}
+    for k in range({n}):{whole}
+        for p in range(k + 1, {n}):
+            factor = A[b, {after}, {row}]
+{_columns(columns, "0", 3, f"{other} = {other} - factor * {own}")}
 """,
     )
