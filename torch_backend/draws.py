@@ -79,6 +79,8 @@ def _draws(node: Any) -> bool:
     operator, args = _operator(node)
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
         return False
+    if node.target is run_with_rng_state and node.args[0].op != "placeholder":
+        return False
     read = tree_leaves((args[1:] if operator in _OF_FORM else args, node.kwargs))
     return not any(isinstance(argument, torch.fx.Node) for argument in read)
 
@@ -95,10 +97,11 @@ def _operator(node: Any) -> tuple[Any, Sequence[Any]]:
 def _draw(node: Any, arguments: Sequence[Any], wanted: Sequence[int]) -> Draw:
     """What draws the results of a node that are wanted, of a graph with these arguments."""
     operator, args = _operator(node)
-    call = partial(operator, *args, **node.kwargs)
+    call: Callable[[], Any] = partial(operator, *args, **node.kwargs)
     if operator in _OF_FORM:
         function = _bernoulli if operator is _aten.bernoulli.p else operator
-        call = partial(_of_form, function, args[0].meta["val"], args[1:], node.kwargs)
+        form = _form(args[0].meta["val"])
+        call = lambda: function(form(), *args[1:], **node.kwargs)  # noqa: E731
     if node.target is run_with_rng_state:
         state = arguments.index(node.args[0])
         return lambda given: [_again(given[state], call)]
@@ -107,14 +110,12 @@ def _draw(node: Any, arguments: Sequence[Any], wanted: Sequence[int]) -> Draw:
     return lambda _given: [call()]
 
 
-def _of_form(
-    function: Callable[..., Any], example: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    """Call a function with a tensor of the sizes, strides and dtype of an example."""
-    form = torch.empty_strided(
-        example.shape, example.stride(), dtype=example.dtype, device=example.device
-    )
-    return function(form, *args, **kwargs)
+def _form(example: Any) -> Callable[[], Any]:
+    """What makes tensors of the sizes, strides and dtype of an example, of any elements."""
+    return partial(
+        torch.empty_strided, tuple(example.shape), example.stride(),
+        dtype=example.dtype, device=example.device,
+    )  # fmt: skip
 
 
 def _again(state: Any, call: Callable[[], Any]) -> Any:
@@ -128,7 +129,7 @@ def _bernoulli(out: Any, p: float) -> Any:
     """Write ones with probability `p`, as PyTorch does, in less time where that is known."""
     if not _is_uniform_below() or not 0 <= p <= 1:
         return out.bernoulli_(p)
-    numbers = torch.empty_strided(out.shape, out.stride(), dtype=torch.float64).uniform_()
+    numbers = torch.empty_like(out, dtype=torch.float64).uniform_()
     return torch.lt(numbers, p, out=out) if out.dtype == torch.bool else out.copy_(numbers < p)
 
 
@@ -136,8 +137,9 @@ def _bernoulli(out: Any, p: float) -> Any:
 def _is_uniform_below() -> bool:
     """Whether `bernoulli_` compares uniform numbers, one by one; with MKL it does not."""
     seeded = [torch.Generator().manual_seed(1) for _ in range(2)]
-    ones = torch.empty(999, dtype=torch.bool).bernoulli_(0.3, generator=seeded[0])
-    numbers = torch.empty(999, dtype=torch.float64).uniform_(generator=seeded[1])
+    empty = partial(torch.empty, 999, device="cpu")
+    ones = empty(dtype=torch.bool).bernoulli_(0.3, generator=seeded[0])
+    numbers = empty(dtype=torch.float64).uniform_(generator=seeded[1])
     states = [generator.get_state() for generator in seeded]
     return bool(torch.equal(ones, numbers < 0.3) and torch.equal(*states))
 
