@@ -34,7 +34,6 @@ RANGE = 1 << 18
 OWN = 32
 """Ranges that this process reads."""
 _HEADER = 1000
-_ALONE = "try again, or pass an open file (`-` in the shell), which is read without such processes"
 _PIPE = 1 << 20
 """Bytes that wait in a pipe: what was read while this process writes."""
 
@@ -51,6 +50,8 @@ def range_reader(path: Path, file: BinaryIO, size: int) -> RangeReader | None:
         return None
     header = file.readline(_HEADER)
     file.seek(0)
+    if not header.endswith(b"\n"):
+        return None
     try:
         version = version_of(object_of(header.decode()))
     except (DatabaseError, UnicodeDecodeError):
@@ -68,15 +69,20 @@ class _NotStartedError(Exception):
     """There is no memory for another process, or a user has too many."""
 
 
+class _EndedError(Exception):
+    """A process ended before it had said all of a range."""
+
+
 class RangeReader:
     """Reads an export as `LineReader` does, by processes that end with the context."""
 
     def __init__(self, path: Path, file: BinaryIO, plan: Plan) -> None:
         self.number, self.forgotten = 1, 0
+        self._path = path
         self._file = file
         self._plan = plan
         with ExitStack() as opened:
-            self._replies = [
+            self._replies: list[BinaryIO | None] = [
                 opened.enter_context(_reading(path, file, plan, OWN + n)) for n in range(READERS)
             ]
             self._opened = opened.pop_all()
@@ -91,10 +97,9 @@ class RangeReader:
         """All records of an export, in order. Raises `DatabaseError` for the first bad line."""
         count = 0
         for n, start in enumerate(self._plan.ranges):
-            own = n < OWN
-            replies = self._replies[(n - OWN) % READERS]
+            heard = None if n < OWN else self._heard((n - OWN) % READERS)
             before = self.number
-            for said in read_range(self._file, start, self._plan) if own else _heard(replies):
+            for said in heard or read_range(self._file, start, self._plan):
                 if "rows" in said:
                     for line, *values in said["rows"]:
                         self.number = before + line
@@ -111,6 +116,18 @@ class RangeReader:
                     return
         self.number += 1
         raise ends_here()
+
+    def _heard(self, reader: int) -> list[dict[str, Any]] | None:
+        """What a process says of its next range; `None` if it has ended."""
+        replies = self._replies[reader]
+        if replies is None:
+            return None
+        try:
+            return list(_heard(replies))
+        except _EndedError:
+            _log.warning("%s: a process that reads it ended; this one goes on", self._path)
+            self._replies[reader] = None
+            return None
 
 
 @contextmanager
@@ -141,6 +158,7 @@ def _reading(path: Path, file: BinaryIO, plan: Plan, first: int) -> Iterator[Bin
                     json.dumps(arguments),
                 ],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 pass_fds=[theirs, again.fileno()],
                 env={**os.environ, **NO_NUMPY_THREADS, "PYTHONPATH": search_path()},
                 start_new_session=True,  # an interrupt from the keyboard is the parent's to handle
@@ -162,7 +180,7 @@ def _heard(replies: BinaryIO) -> Iterator[dict[str, Any]]:
         size = said.pop("traces", 0)
         traces = replies.read(size)
         if not said or len(traces) < size:
-            raise DatabaseError("a process that reads the file ended", hint=_ALONE)
+            raise _EndedError
         if size:
             for row, trace in zip(said["rows"], traces.decode().split("\0"), strict=True):
                 row[1 + said["columns"].index("trace")] = trace
