@@ -827,6 +827,7 @@ def _complex(c: Cases) -> None:
         lambda z: (z.sum(), z.mean(1), jnp.cumsum(z, 0), z.prod(1), z[:0].prod(0)),
         z,
     )
+    c.case("complex_sum_from", lambda z: lax.reduce(z, np.complex64(2j), lax.add, (0,)), z)
     c.case("complex_products", lambda z, x: (z @ z.T, jnp.einsum("ij,kj->ik", z, x)), z, x)
     c.case(
         "complex_places",
@@ -846,8 +847,15 @@ def _complex(c: Cases) -> None:
     )
 
 
+def _summed_together(z: Any, x: Any) -> Any:
+    zeros = np.complex64(0), np.float32(0)
+    return lax.reduce((z, x), zeros, lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,))
+
+
 def _refused(c: Cases) -> None:
     """What is refused, by name."""
+    z = c.array(3, 4) + 1j * c.array(3, 4)
+    c.case("complex_and_real", _summed_together, z, z.real, refused="DTYPE")
     c.case(
         "complex_factors",
         lambda x: jnp.linalg.solve(x + 1j, x).real,

@@ -16,6 +16,7 @@ from ...unsupported import Reason, Unsupported
 from ..module import complex_elements, is_complex
 from ..table import TABLE, Op, enumerated, hlo_complex
 from .control import branch, call, composite, loop, same
+from .reduction import is_unit
 
 hlo_complex("func.call")(call)
 hlo_complex("composite")(composite)
@@ -49,31 +50,38 @@ for _name in (
     hlo_complex(_name)(_each)
 
 
-def _sums(b: Builder, op: Op) -> Complex:
-    """Sums of elements, or windows that are written."""
-    (formula,) = op.formulas()
-    if formula not in ("add(a, b)", "add(b, a)", "b"):
-        raise Unsupported(Reason.DTYPE, f"the body {formula} of complex numbers")
+@hlo_complex("reduce_window", "scatter")
+def windows(b: Builder, op: Op) -> Complex:
+    """Sums of windows, and windows that are written."""
+    _require(op, "add(a, b)", "add(b, a)", "b")
     return _each(b, op)
 
 
-hlo_complex("reduce_window", "scatter")(_sums)
+def _require(op: Op, *bodies: str) -> str:
+    """The only formula of a body. Raises `Unsupported` for others."""
+    formula = ", ".join(op.formulas())
+    if formula not in bodies:
+        raise Unsupported(Reason.DTYPE, f"the body {formula} of complex numbers")
+    return formula
 
 
 @hlo_complex("reduce")
 def reduce(b: Builder, op: Op) -> Complex:
     """Sums and products of elements."""
-    if op.formulas() not in (["multiply(a, b)"], ["multiply(b, a)"]):
-        return _sums(b, op)
-    x, unit = _pair(op)
+    formula = _require(op, "add(a, b)", "add(b, a)", "multiply(a, b)", "multiply(b, a)")
+    x, start = _pair(op)
     if not x.real.type.size:
-        return unit.each(lambda v: b.add("broadcast_to", v, shape=op.type.shape))
+        return start.each(lambda v: b.add("broadcast_to", v, shape=op.type.shape))
     axes = op.integers("dimensions")
+    if formula.startswith("add"):
+        found = x.each(lambda v: b.add("sum", v, axes=axes))
+        known = all(is_unit("sum", v) for v in start.parts)
+        return found if known else of_parts.added(b, found, start)
     order = (*axes, *(d for d in range(x.real.type.rank) if d not in axes))
     shape = (math.prod(x.real.shape[d] for d in axes), *op.type.shape)
     rows = x.each(lambda v: reshaped(b, b.add("transpose", v, axes=order), shape))
     found = _product(b, rows).each(lambda v: reshaped(b, v, op.type.shape))
-    return of_parts.multiplied(b, found, unit)
+    return of_parts.multiplied(b, found, start)
 
 
 def _product(b: Builder, x: Complex) -> Complex:
