@@ -48,6 +48,8 @@ def _columns(count: int, first: str, depth: int, *lines: str) -> str:
     """
     whole, rest = divmod(count, _LANES)
     found = []
+    if not count:
+        found += ["for c in range(0):", *(f"    {line.replace('{j}', 'c')}" for line in lines)]
     if whole:
         place = f"(c * {_LANES} + q)"
         found += [

@@ -14,6 +14,8 @@ import torch
 
 import tilewright as tw
 from tilewright.base.errors import GuardError, ModelError
+from tilewright.graph import TensorType
+from tilewright.graph.operators import linear
 from tilewright.importers.torch.assertions import CHECKS_OF_LINEAR_ALGEBRA
 
 from ..torch_compiled import compiled
@@ -126,6 +128,25 @@ def test_gradients(name: str) -> None:
 def test_a_matrix_that_is_known_to_be_singular_is_refused() -> None:
     with pytest.raises(ModelError):
         exported(Module(lambda x: x + L.inv(SINGULAR)), RIGHT)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 0), (0, 2), (3, 0), (17, 33)])
+def test_programs_of_sizes(rows: int, columns: int) -> None:
+    """Of none, of a vector and what is left, and of two vectors."""
+    a, y = TensorType("float32", (2, rows, rows)), TensorType("float32", (2, rows, columns))
+    pivots = TensorType("int32", (2, rows))
+    programs = [linear.lu(a), linear.cholesky(a), linear.exchange_rows(y, pivots)]
+    programs += [linear.solve_triangular(a, y, lower=lower) for lower in (True, False)]
+    for program in programs:
+        tw.build(program, "cpu -threads=1", allow=("default",))
+    if rows:
+        x = torch.eye(rows).repeat(2, 1, 1) * rows + torch.rand(2, rows, rows)
+        check(
+            Module(lambda x, y: (L.solve(x, y), L.cholesky(x @ x.mT))),
+            x,
+            torch.rand(y.shape),
+            tolerance=1e-4,
+        )
 
 
 def test_numbers_of_failures() -> None:
