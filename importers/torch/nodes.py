@@ -293,12 +293,17 @@ def _find(target: Any, overload: str, *, is_complex: bool) -> Translate:
     if getattr(target, "namespace", "") == "aten":
         known = overload in _DATA_DEPENDENT
         draws = any(tag.name == "nondeterministic_seeded" for tag in target.tags)
-        state = "draws numbers of a state that is no operand: take them as an argument"
-        detail = f"{overload} {state}" if draws else overload
+        detail = f"{overload}{_DRAWS}" if draws else overload
         raise Unsupported(Reason.DATA_DEPENDENT if known else Reason.OPERATOR, detail)
     if not hasattr(target, "namespace"):  # a function of Python, on numbers
         raise Unsupported(Reason.DATA_DEPENDENT, f"the number {_name(target)}")
     raise Unsupported(Reason.DOMAIN, str(target))
+
+
+_DRAWS = (
+    " draws numbers of a state that is no operand: "
+    "call `eval` of the module first, or take them as an argument"
+)
 
 
 def _overload(target: Any) -> str:
