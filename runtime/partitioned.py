@@ -304,7 +304,7 @@ def _own(result: Array, held: Iterable[Array]) -> Array:
     """The result as a compact array that can be written, with memory of its own."""
     flags = result.flags
     shares = any(np.may_share_memory(result, one) for one in held)
-    plain = flags.c_contiguous and flags.writeable
+    plain = flags.c_contiguous and flags.writeable and flags.aligned
     return result if plain and not shares else result.copy(order="C")
 
 

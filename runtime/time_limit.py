@@ -24,12 +24,23 @@ def within(
     """What a call into a provider returns, which is `doing` that: `to compile exp`, for example.
 
     Raises what it raises, and `ProviderError` with this data where it takes longer than so many
-    seconds, and of a provider that hangs in an earlier one. `None` is no limit.
+    seconds, where it would end the process, and of a provider that hangs in an earlier one. `None`
+    is no limit.
     """
     if (hanging := _hanging.get(provider)) is not None:
         _refuse(provider, *hanging, data)
-    if seconds is None:
-        return call()
+    try:
+        return call() if seconds is None else _limited(seconds, provider, doing, call, data)
+    except (SystemExit, GeneratorExit) as error:
+        raise ProviderError(
+            "the provider {0}, asked {1}, raises {2!r}", provider, doing, error,
+            provider=provider, **data,
+        ) from error  # fmt: skip
+
+
+def _limited(
+    seconds: float, provider: str, doing: str, call: Callable[[], T], data: dict[str, Any]
+) -> T:
     outcome: list[tuple[T | None, BaseException | None]] = []
 
     def run() -> None:

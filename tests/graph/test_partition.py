@@ -242,6 +242,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "none": lambda x: None,
     "writes": lambda x: np.exp(x, out=x),
     "raises": fail,
+    "ends": lambda x: sys.exit(4),
 }
 
 
@@ -261,12 +262,26 @@ def test_a_call_that_is_not_as_it_should_be(kind: str) -> None:
         {"refusal": lambda node: True},
         {"compile": fail},
         {"compile": lambda graph, target: None},
+        {"compile": lambda graph, target: sys.exit(4)},
     ],
 )
 def test_an_answer_that_is_none(answers: Mapping[str, Any]) -> None:
     with pytest.raises(ProviderError) as error:
         run_by(chain("exp"), lying(**answers))
     assert error.value.data["provider"] == "liar"
+
+
+def test_an_unaligned_result_is_copied() -> None:
+    def call(x: Any) -> Any:
+        made = np.empty(x.nbytes + 1, np.uint8)[1:].view(x.dtype)
+        np.exp(x, out=made)
+        return made
+
+    graph = chain("exp", "tanh")
+    elsewhere = lying(able=lambda node: node.operator == "exp", compile=lambda graph, target: call)
+    model = run_by(graph, elsewhere, Tilewright())
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    np.testing.assert_allclose(model(x), *graph.reference(x), rtol=1e-5)
 
 
 def test_a_cost_that_raises() -> None:
