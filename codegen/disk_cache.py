@@ -101,7 +101,7 @@ class DiskCache:
         except ArtifactError as error:
             path = self.folder / f"{name}.{self._kind}"
             _log.warning(
-                "the cached %s %s cannot be used and is made anew: %s", self._kind, path, error
+                "the cached %s %s is malformed and is made anew: %s", self._kind, path, error
             )
         except OSError as error:
             self._warn(error)
