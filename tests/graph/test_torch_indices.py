@@ -19,6 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:index_reduce:UserWarning")
 X = torch.arange(12.0).reshape(3, 4) / 8
 IDS = torch.tensor([2, 0, 1, 1])
 ROW = IDS.reshape(1, 4)
+APART = torch.tensor([2, 0, 3, 1])
+"""Which of several writes to one place is the last is not said."""
 LABELS = torch.tensor([3, 0, 1])
 
 COUNTED: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -55,10 +57,10 @@ REFUSED: dict[str, tuple[Callable[..., Any], Any]] = {
     "scatter_reduce": (lambda x, i: x.scatter_reduce(0, i, x, "mean", include_self=False), ROW),
     "index_add": (lambda x, i: x.index_add(1, i, x, alpha=2), IDS),
     "index_add of bool": (lambda x, i: (x > 1).index_add(1, i, x < 1), IDS),
-    "index_copy": (lambda x, i: x.index_copy(1, i, x), IDS[:3].repeat(2)[1:5]),
+    "index_copy": (lambda x, i: x.index_copy(1, i, x), APART),
     "index_reduce": (lambda x, i: x.index_reduce(1, i, x, "amax"), IDS),
-    "max_unpool1d": (lambda x, i: F.max_unpool1d(x[None], i.expand(1, 3, 4), 2), ROW),
-    "max_unpool2d": (lambda x, i: F.max_unpool2d(x[None], i.expand(1, 3, 4), 2), ROW),
+    "max_unpool1d": (lambda x, i: F.max_unpool1d(x[None], i.expand(1, 3, 4), 2), APART),
+    "max_unpool2d": (lambda x, i: F.max_unpool2d(x[None], i.expand(1, 3, 4), 2), APART),
     "searchsorted": (lambda x, i: torch.searchsorted(x[0], x[1], sorter=i), torch.arange(4)),
     "nll_loss": (F.nll_loss, LABELS),
     "nll_loss with weights": (lambda x, i: F.nll_loss(x, i, x[0], reduction="sum"), LABELS),
