@@ -21,6 +21,7 @@ IDS = torch.tensor([2, 0, 1, 1])
 ROW = IDS.reshape(1, 4)
 APART = torch.tensor([2, 0, 3, 1])
 """Which of several writes to one place is the last is not said."""
+PLACES = torch.arange(0, 12, 4).reshape(3, 1)
 LABELS = torch.tensor([3, 0, 1])
 
 COUNTED: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -60,7 +61,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], Any]] = {
     "index_copy": (lambda x, i: x.index_copy(1, i, x), APART),
     "index_reduce": (lambda x, i: x.index_reduce(1, i, x, "amax"), IDS),
     "max_unpool1d": (lambda x, i: F.max_unpool1d(x[None], i.expand(1, 3, 4), 2), APART),
-    "max_unpool2d": (lambda x, i: F.max_unpool2d(x[None], i.expand(1, 3, 4), 2), APART),
+    "max_unpool2d": (lambda x, i: F.max_unpool2d(x[None], (i + PLACES)[None], 2), APART),
     "searchsorted": (lambda x, i: torch.searchsorted(x[0], x[1], sorter=i), torch.arange(4)),
     "nll_loss": (F.nll_loss, LABELS),
     "nll_loss with weights": (lambda x, i: F.nll_loss(x, i, x[0], reduction="sum"), LABELS),
