@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -148,34 +148,26 @@ def imaginary(_b: Builder, op: Op) -> Value:
     return _own(op).imag
 
 
-@hlo_complex("abs")
-def size(b: Builder, op: Op) -> Value:
-    return of_parts.size(b, _own(op))
+_OF_ONE: dict[str, Callable[[Builder, Complex], Value | Complex]] = {
+    "abs": of_parts.size,
+    "exponential": of_parts.exponential,
+    "log": of_parts.logarithm,
+    "sign": of_parts.sign,
+    "tanh": of_parts.tanh,
+}
+"""Functions of one tensor."""
 
 
-@hlo_complex("sign")
-def sign(b: Builder, op: Op) -> Complex:
-    return of_parts.sign(b, _own(op))
+def _of_one(b: Builder, op: Op) -> Value | Complex:
+    return _OF_ONE[op.name](b, _own(op))
 
 
-@hlo_complex("exponential")
-def exponential(b: Builder, op: Op) -> Complex:
-    return of_parts.exponential(b, _own(op))
-
-
-@hlo_complex("log")
-def logarithm(b: Builder, op: Op) -> Complex:
-    return of_parts.logarithm(b, _own(op))
+hlo_complex(*_OF_ONE)(_of_one)
 
 
 @hlo_complex("power")
 def power(b: Builder, op: Op) -> Complex:
     return of_parts.complex_power(b, *_pair(op))
-
-
-@hlo_complex("tanh")
-def hyperbolic_tangent(b: Builder, op: Op) -> Complex:
-    return of_parts.tanh(b, _own(op))
 
 
 @hlo_complex("constant")
