@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO
 
 from sqlalchemy import Connection
@@ -56,27 +58,68 @@ def write_export(file: str | os.PathLike[str] | IO[str], write_to: Callable[[IO[
         raise DatabaseError("export to {0} failed: {1}", path, error) from error
 
 
+@contextmanager
+def ready_to_import(
+    file: str | os.PathLike[str] | IO[str], inexact: Inexact | None
+) -> Iterator[Path]:
+    """A path from which `file` can be read without waiting for whoever writes it.
+
+    What is open, such as a pipe, is read and checked to its end, into a temporary file: others
+    write to the database meanwhile. Raises `DatabaseError` as `import_lines` does.
+    """
+    if isinstance(file, str | os.PathLike):
+        require_short(os.fsdecode(file), "the path of an export")
+        yield Path(os.fsdecode(file))
+        return
+    with ExitStack() as opened:
+        try:
+            # A surrogate, which is no text, is refused where the copy is read.
+            copy = opened.enter_context(
+                NamedTemporaryFile("w", encoding="utf-8", errors="surrogatepass", newline="")
+            )
+            reader = LineReader(_CopiedLines(file, copy), inexact)
+            with _located(name_of(file), reader, {}):
+                for _ in reader.records():
+                    pass
+            copy.flush()
+        except OSError as error:
+            raise DatabaseError("import of {0} failed: {1}", name_of(file), error) from error
+        yield Path(copy.name)
+
+
 def import_lines(
-    connection: Connection,
-    file: str | os.PathLike[str] | IO[str],
-    inexact: Inexact | None = None,
+    connection: Connection, path: Path, name: str, inexact: Inexact | None
 ) -> dict[str, int]:
     """See `TuningDatabase.import_lines`; inside the connection's transaction."""
-    if not isinstance(file, str | os.PathLike):
-        name = str(getattr(file, "name", "the export"))
-        return _write_records(connection, LineReader(file, inexact), name)
-    name = os.fsdecode(file)
-    require_short(name, "the path of an export")
     try:
-        with open_regular(Path(name), DatabaseError, _OTHERS) as (there, size):
-            by_processes = range_reader(Path(name), there, size)
+        with open_regular(path, DatabaseError, _OTHERS) as (there, size):
+            by_processes = range_reader(path, there, size)
             if by_processes is not None:
                 with by_processes:
-                    return _write_records(connection, by_processes, printable(name))
-            reader = LineReader(Utf8Lines(there), inexact)
-            return _write_records(connection, reader, printable(name))
+                    return _write_records(connection, by_processes, name)
+            return _write_records(connection, LineReader(Utf8Lines(there), inexact), name)
     except FileNotFoundError as error:
-        raise DatabaseError("import of {0} failed: {1}", file, error) from error
+        raise DatabaseError("import of {0} failed: {1}", name, error) from error
+
+
+def name_of(file: str | os.PathLike[str] | IO[str]) -> str:
+    """What messages call a file that is read."""
+    if isinstance(file, str | os.PathLike):
+        return printable(os.fsdecode(file))
+    return str(getattr(file, "name", "the export"))
+
+
+class _CopiedLines:
+    """The lines of a file, each of which is written into another one when it is read."""
+
+    def __init__(self, file: IO[str], copy: IO[str]) -> None:
+        self._file = file
+        self._copy = copy
+
+    def readline(self, size: int = -1, /) -> str:
+        line = self._file.readline(size)
+        self._copy.write(line)
+        return line
 
 
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
@@ -108,17 +151,26 @@ def _write_records(
 ) -> dict[str, int]:
     # Records are written in batches: the lines of those that may still be waiting.
     pending: dict[str, int] = {}
-    try:
+    with _located(name, reader, pending):
         counts = write(connection, _noting(reader, pending), repin=False)
+    if reader.forgotten:
+        _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
+    return counts
+
+
+@contextmanager
+def _located(
+    name: str, reader: LineReader | RangeReader, pending: Mapping[str, int]
+) -> Iterator[None]:
+    """Whatever is refused is so with the line that it is in."""
+    try:
+        yield
     except (DatabaseError, UnicodeDecodeError) as error:
         record = error.data.get("record", "") if isinstance(error, DatabaseError) else ""
         number = pending.get(record, reader.number)
         raise DatabaseError(
             "{0}, line {1}: {2}", name, number, refusal(error), line=number
         ) from error
-    if reader.forgotten:
-        _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
-    return counts
 
 
 def _noting(reader: LineReader | RangeReader, pending: dict[str, int]) -> Iterator[AnyRecord | Row]:

@@ -337,13 +337,18 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         they name none, and builds set aside those that have some. Cost models in such files
         are skipped, with a warning.
 
-        A path of 16 MB or more is read by two processes beside this one, if there are several
-        processors; an open file by this one alone. The result and the errors are the same.
+        16 MB or more are read by two processes beside this one, if there are several processors.
+        An open file, such as a pipe, is read to its end before anything is written, into a
+        temporary file. The result and the errors are the same.
 
         Raises `DatabaseError` that names the line for anything else, and has then written nothing.
         """
-        with self._layers[0].writing(into_file=True) as connection:
-            return json_lines.import_lines(connection, file, inexact)
+        name = json_lines.name_of(file)
+        with (
+            json_lines.ready_to_import(file, inexact) as path,
+            self._layers[0].writing(into_file=True) as connection,
+        ):
+            return json_lines.import_lines(connection, path, name, inexact)
 
     def export_t4(self, file: Path | IO[str]) -> int:
         """Write every record (without the layers') as a T4 file; return how many.
@@ -361,8 +366,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         Raises `DatabaseError` for anything else, the results of other tuners too: they name no
         program and schedule that could be checked.
         """
-        with self._layers[0].writing(into_file=True) as connection:
-            return t4.import_t4(connection, file, inexact)
+        return self.import_lines(t4.read_t4(file), inexact=inexact)
 
     # Upkeep
 

@@ -30,8 +30,8 @@ from ..base.files import open_regular
 from ..base.text import printable
 from .canonical import Json, canonical_json, parse_json, parse_trace
 from .connect import require_short
-from .json_lines import import_lines, put, write_export
-from .lines import FORMAT, VERSION, Inexact
+from .json_lines import put, write_export
+from .lines import FORMAT, VERSION
 from .outcome import Outcome
 from .read import every
 from .values import KINDS, Measurement, ScheduleRecord, TargetRecord, Workload, to_plain
@@ -81,12 +81,8 @@ def export(connection: Connection, file: str | os.PathLike[str] | IO[str]) -> in
     return count
 
 
-def import_t4(
-    connection: Connection,
-    file: str | os.PathLike[str] | IO[str],
-    inexact: Inexact | None = None,
-) -> dict[str, int]:
-    """See `TuningDatabase.import_t4`; inside the connection's transaction."""
+def read_t4(file: str | os.PathLike[str] | IO[str]) -> IO[str]:
+    """The JSON lines of a T4 file. Raises `DatabaseError`."""
     if isinstance(file, str | os.PathLike):
         name = printable(os.fsdecode(file))
         require_short(name, "the path of an import")
@@ -102,7 +98,7 @@ def import_t4(
         raise DatabaseError("{0} has more than {1} characters", name, LARGEST, hint=_NO_LIMIT)
     lines = _Lines("".join(canonical_json(line) + "\n" for line in _as_lines(text, name)))
     lines.name = f"{name} as JSON lines"
-    return import_lines(connection, lines, inexact)
+    return lines
 
 
 class _Lines(io.StringIO):

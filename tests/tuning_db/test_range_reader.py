@@ -98,15 +98,31 @@ def other_state(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("change", [twice, other_state])
 def test_what_is_there_twice(
-    change: Callable[[list[str]], None], text: str, tmp_path: Path, started: list[Process]
+    change: Callable[[list[str]], None],
+    text: str,
+    tmp_path: Path,
+    started: list[Process],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = text.splitlines()
     change(lines)
     file = tmp_path / "records.jsonl"
     file.write_text("\n".join([*lines, ""]))
     with TuningDatabase("sqlite://") as one, TuningDatabase("sqlite://") as other:
-        assert one.import_lines(file) == other.import_lines(io.StringIO(file.read_text()))
+        counts = one.import_lines(file)
+        assert len(started) == 2
+        monkeypatch.setattr(range_reader, "SMALLEST", 1 << 30)
+        assert other.import_lines(file) == counts
+        assert len(started) == 2
         assert exported(one) == exported(other)
+
+
+def test_an_open_file_is_read_by_processes_when_it_is_there(
+    text: str, started: list[Process]
+) -> None:
+    with TuningDatabase("sqlite://") as db:
+        db.import_lines(io.StringIO(text))
+        assert exported(db) == text
     assert len(started) == 2
 
 

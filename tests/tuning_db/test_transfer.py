@@ -389,7 +389,10 @@ def corrupt(content: list[Line], kind: str, **changes: object) -> list[Line]:
         (lambda c: corrupt(c, "machine", odd=["calm"]), "line 6: .* was damaged or changed"),
         (lambda c: corrupt(c, "machine", rates={"clock": 0}), "line 6: machine.rates has 'clock'"),
         (lambda c: corrupt(c, "workload", flops=1e3), "line 2: workload.flops: "),
-        (lambda c: [c[0], *c[2:]], "line 7: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa"),
+        (
+            lambda c: [c[0], *c[2:-1], {"end": 9}],
+            "line 7: session 0d337aefd6b4 refers to workload aaaaaaaaaaaa",
+        ),
     ],
 )
 def test_a_bad_line_is_named(
@@ -447,6 +450,32 @@ def test_a_line_without_end_takes_little_memory(memory: TuningDatabase) -> None:
     assert refused.value.data["line"] == 2
     assert sizes == [LONGEST_LINE]
     assert LONGEST_LINE < 50_000_000
+
+
+@pytest.mark.parametrize("form", ["lines", "t4"])
+def test_others_write_while_an_import_waits_for_its_file(
+    place: str, db: TuningDatabase, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe may stall for minutes."""
+    monkeypatch.setattr("tilewright.tuning_db.connect.BUSY_TIMEOUT", 0.2)
+    tiles = itertools.count(1)
+
+    class Stalling(io.StringIO):
+        def read(self, size: int | None = -1, /) -> str:
+            with TuningDatabase(place) as other:
+                other.put(*verified(next(tiles), 1.0))
+            return super().read(size)
+
+        def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+            self.read(0)
+            return super().readline(size)
+
+    with TuningDatabase("sqlite://") as source:
+        source.put(*ONE_OF_EACH, *verified(1000, 1.0))
+        text = io.StringIO()
+        getattr(source, f"export_{form}")(text)
+    assert getattr(db, f"import_{form}")(Stalling(text.getvalue()))["measurement"] == 2
+    assert len(db.records(Measurement)) == 1 + next(tiles)
 
 
 def test_a_line_has_room_for_the_largest_record() -> None:
