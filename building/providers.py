@@ -166,15 +166,20 @@ class _OnnxProvider(Provider):
 
     narrows: frozenset[str] = frozenset()
     """Dtypes that it takes, and computes in narrower ones."""
+    rounds: frozenset[str] = frozenset()
+    """Operators whose integers it computes as floats of fewer digits, or saturates."""
 
     def __init__(self) -> None:
         self._asked: dict[str, str | None] = {}
 
     def refusal(self, node: Node) -> str | None:
         inner = nodes_of(body_of(str(node.attributes["body"]))) if is_loop(node) else ()
-        for value in (v for each in (node, *inner) for v in (*each.inputs, *each.outputs)):
+        computed = [(each, v) for each in (node, *inner) for v in (*each.inputs, *each.outputs)]
+        for each, value in computed:
             if value.dtype in self.narrows:
                 return f"it computes {value.dtype} in a narrower dtype"
+            if dtypes.is_integer(value.dtype) and each.operator in self.rounds:
+                return f"it rounds {each.operator} of {value.dtype}"
             if dtypes.to_numpy(value.dtype).isbuiltin != 1:
                 return f"it is given arrays of numpy, which has no {value.dtype}"
         apart = alone(node)
@@ -221,11 +226,19 @@ def alone(node: Node) -> Graph:
 class Onnxruntime(OnnxruntimeParts, _OnnxProvider):
     """onnxruntime on the processor, with as many threads as the target has."""
 
+    rounds = frozenset({"fmod"})
+
 
 class Openvino(OpenvinoParts, _OnnxProvider):
-    """OpenVINO on the processor. Operators on NaN may return other values than ours."""
+    """OpenVINO on the processor. Operators on NaN or infinities may return other values than ours."""
 
     narrows = frozenset({"int64", "uint64", "uint32", "float64"})
+    rounds = frozenset(
+        {
+            "divide", "fmod", "remainder", "power", "shift_left", "shift_right", "matmul", "sum",
+            "prod", "mean", "max", "min", "relu",
+        }
+    )  # fmt: skip
 
 
 for _provider in (

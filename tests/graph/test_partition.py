@@ -575,6 +575,24 @@ def test_a_dtype_that_openvino_narrows_is_refused(dtype: str) -> None:
     assert dtype in (PROVIDERS["openvino"].refusal(node) or "")
 
 
+@pytest.mark.parametrize(
+    ("provider", "operator", "dtype"),
+    [
+        ("onnxruntime", "fmod", "int64"),
+        ("openvino", "divide", "int32"),
+        ("openvino", "shift_left", "int8"),
+    ],
+)
+def test_an_operator_whose_integers_a_provider_rounds_is_refused(
+    provider: str, operator: str, dtype: str
+) -> None:
+    """Regression: 100000001 // 3 was 33333334, and (2**53 + 1) % 3 was 0."""
+    b = Builder("integers")
+    x = b.input("x", TensorType(dtype, (4,)))
+    (node,) = b.graph({"y": b.add(operator, x, x)}).nodes
+    assert operator in (PROVIDERS[provider].refusal(node) or "")
+
+
 def loop(count: int) -> Node:
     """Exp in float64 in each step of a loop of float32."""
     step = Builder("step")
