@@ -230,7 +230,7 @@ class Onnxruntime(OnnxruntimeParts, _OnnxProvider):
 
 
 class Openvino(OpenvinoParts, _OnnxProvider):
-    """OpenVINO on the processor. Operators on NaN or infinities may return other values than ours."""
+    """OpenVINO on the processor. Of NaN and infinities it may return other values than we do."""
 
     narrows = frozenset({"int64", "uint64", "uint32", "float64"})
     rounds = frozenset(

@@ -109,6 +109,19 @@ def name_of(file: str | os.PathLike[str] | IO[str]) -> str:
     return str(getattr(file, "name", "the export"))
 
 
+@contextmanager
+def reading_open_file() -> Iterator[None]:
+    """Raise `DatabaseError` for whatever a file raises that a caller has opened."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise DatabaseError("{0}", refusal(error)) from error
+    except Exception as error:  # of a file that is closed, of bytes, compressed, of a network
+        raise DatabaseError(
+            "cannot be read: {0}", error, hint="expected an open text file"
+        ) from error
+
+
 class _CopiedLines:
     """The lines of a file, each of which is written into another one when it is read."""
 
@@ -117,8 +130,9 @@ class _CopiedLines:
         self._copy = copy
 
     def readline(self, size: int = -1, /) -> str:
-        line = self._file.readline(size)
-        self._copy.write(line)
+        with reading_open_file():
+            line = self._file.readline(size)
+            self._copy.write(line)
         return line
 
 

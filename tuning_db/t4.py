@@ -30,7 +30,7 @@ from ..base.files import open_regular
 from ..base.text import printable
 from .canonical import Json, canonical_json, parse_json, parse_trace
 from .connect import require_short
-from .json_lines import put, write_export
+from .json_lines import put, reading_open_file, write_export
 from .lines import FORMAT, VERSION
 from .outcome import Outcome
 from .read import every
@@ -93,7 +93,11 @@ def read_t4(file: str | os.PathLike[str] | IO[str]) -> IO[str]:
             raise DatabaseError("import of {0} failed: {1}", name, error) from error
     else:
         name = str(getattr(file, "name", "the file"))
-        text = file.read(LARGEST + 1)
+        try:
+            with reading_open_file():
+                text = "" + file.read(LARGEST + 1)
+        except DatabaseError as error:
+            raise DatabaseError("import of {0} failed: {1}", name, error) from error
     if len(text) > LARGEST:
         raise DatabaseError("{0} has more than {1} characters", name, LARGEST, hint=_NO_LIMIT)
     lines = _Lines("".join(canonical_json(line) + "\n" for line in _as_lines(text, name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gzip
 import hashlib
 import io
 import itertools
@@ -476,6 +477,52 @@ def test_others_write_while_an_import_waits_for_its_file(
         getattr(source, f"export_{form}")(text)
     assert getattr(db, f"import_{form}")(Stalling(text.getvalue()))["measurement"] == 2
     assert len(db.records(Measurement)) == 1 + next(tiles)
+
+
+class Reset(io.StringIO):
+    def read(self, size: int | None = -1, /) -> str:
+        raise ConnectionResetError
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        return self.read(size)
+
+
+def unzipped(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(content)))
+
+
+def closed() -> io.StringIO:
+    file = io.StringIO()
+    file.close()
+    return file
+
+
+UNREADABLE: dict[str, Callable[[], object]] = {
+    "bytes": lambda: io.BytesIO(b"{}"),
+    "closed": closed,
+    "cut": lambda: unzipped(gzip.compress(b"{" * 1000)[:-12]),
+    "flipped": lambda: unzipped(gzip.compress(b"{")[:10] + b"\xff" * 9),
+    "reset": Reset,
+    "encoding": lambda: io.TextIOWrapper(io.BytesIO(b"{\xe9"), encoding="ascii"),
+    "none": lambda: None,
+    "a path of bytes": lambda: b"records.jsonl",
+}
+
+
+@pytest.mark.parametrize("file", UNREADABLE)
+@pytest.mark.parametrize("form", ["lines", "t4"])
+def test_an_open_file_that_cannot_be_read_is_refused(
+    memory: TuningDatabase, form: str, file: str
+) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        getattr(memory, f"import_{form}")(UNREADABLE[file]())
+    assert "damaged" not in str(refused.value)
+
+
+@pytest.mark.parametrize("moved", ["merge", "sync", "compare"])
+def test_a_database_is_not_its_own_other(memory: TuningDatabase, moved: str) -> None:
+    with pytest.raises(DatabaseError):
+        getattr(memory, moved)(memory)
 
 
 def test_a_line_has_room_for_the_largest_record() -> None:
