@@ -25,11 +25,15 @@ from .host_memory import HOST_MEMORY
 from .library import ArtifactContent, Loaded, opened
 from .loader import read_content
 from .manifest import Manifest, StoredProgram
+from .memory import memory_for
 from .signature import WORKSPACE_ALIGNMENT
 from .stored_partition import part_path
 from .target_runtime import runtime_for
 from .trust import Keys, public_keys
 from .weights_file import Array, StoredFile, weights_path
+
+_LARGEST_HEADER = 1 << 24
+"""Bytes: what is read to be digested, of declarations for each program."""
 
 Outcome = Literal["right", "wrong", "does not run here", "not checked"]
 
@@ -113,7 +117,8 @@ def verify(
 
 def _checks(path: Path, *, run: bool, keys: Keys | None) -> Iterator[Check]:
     try:
-        content = read_content(path, (), keys)
+        with memory_for("{0}: no memory to read it", path):
+            content = read_content(path, (), keys)
     except TrustError as error:
         yield Check("signature", "", "wrong", error.first_line)
         return
@@ -142,7 +147,7 @@ def _told(manifest: Manifest) -> str:
 def _header(path: Path, expected: StoredFile) -> Check:
     try:
         with open_regular(path) as (file, size):
-            content = file.read() if size == expected.size else b""
+            content = file.read() if size == expected.size <= _LARGEST_HEADER else b""
     except FileNotFoundError:
         return Check("header", "", "not checked", f"there is no {path.name}")
     except TilewrightError as error:
@@ -152,6 +157,8 @@ def _header(path: Path, expected: StoredFile) -> Check:
         return Check("header", "", "right")
     if size != expected.size:
         return Check("header", "", "wrong", f"expected {expected.size} bytes, found {size}")
+    if size > _LARGEST_HEADER:
+        return Check("header", "", "wrong", f"of {size} bytes, more than any has")
     detail = f"expected sha256 {expected.sha256}, found {found.sha256}"
     return Check("header", "", "wrong", detail)
 

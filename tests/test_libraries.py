@@ -354,6 +354,24 @@ def test_a_file_that_was_changed_fails(library: Path, name: str) -> None:
     assert [check.outcome for check in found.failed] == ["wrong"]
 
 
+def test_a_header_larger_than_any_is_not_read(library: Path) -> None:
+    edit(library, lambda data: data["header"].update(size=1 << 40))
+    os.truncate(library.with_suffix(".h"), 1 << 40)
+    (failed,) = tw.verify(library, run=False).failed
+    assert (failed.what, failed.outcome) == ("header", "wrong")
+
+
+def test_a_file_that_memory_is_too_small_for_is_wrong(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("tilewright.runtime.verification.read_content", without_memory)
+    (failed,) = tw.verify(library, run=False).failed
+    assert (failed.what, failed.outcome) == ("files", "wrong")
+
+
 def test_a_header_is_not_needed(library: Path) -> None:
     library.with_suffix(".h").unlink()
     found = tw.verify(library, run=False)
