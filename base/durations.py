@@ -15,6 +15,8 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
+SHORTEST, LONGEST = 1e-12, 1e9
+"""Seconds of a call: beyond these it is no measurement, and arithmetic with it overflows."""
 _MOST_DECIMALS = 9
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 

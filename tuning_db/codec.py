@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from ..base.checked_json import Read, Refused, reader
+from ..base.durations import LONGEST, SHORTEST
 from ..base.errors import DatabaseError
 from ..base.text import excerpt, short_id
 from .canonical import Json, canonical_json, parse_json
@@ -62,8 +63,6 @@ LIMITS: dict[str, int] = {
 LONGEST_LINE = 12 * LONG_TEXT + 1_000_000
 # Nor is a row of a database, in bytes: characters take up to 4.
 LONGEST_ROW = 4 * LONG_TEXT + 1_000_000
-# Seconds of a call: beyond these it is no measurement, and arithmetic with it overflows.
-SHORTEST, LONGEST = 1e-12, 1e9
 # The same of the numbers that describe a machine, in whatever units.
 SMALLEST_RATE, LARGEST_RATE = 1e-30, 1e30
 # Of two times of a call.

@@ -28,9 +28,9 @@ from sqlalchemy import (
 )
 
 from ..base.display import html
-from ..base.durations import format_seconds
+from ..base.durations import LONGEST, SHORTEST, format_seconds
 from ..base.text import count, excerpt, printable, short_id
-from .codec import LIMITS, LONGEST, SHORTEST, instant
+from .codec import LIMITS, instant
 from .confirm import Applies, Wanted
 from .gains import Gains, gains_text
 from .interleaved_comparison import FINALISTS_SHOWN, summary

@@ -28,7 +28,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from .codec import LONGEST, SHORTEST
+from ..base.durations import LONGEST, SHORTEST
 from .confirm import ID, MOST_CHECKS, SECONDS, Context, Entry, Wanted, confirmed, intact
 from .read import COLUMNS, NAMES, with_schedule
 from .tables import CHECKED, measurement, pin, schedule, target, toolchain, verification

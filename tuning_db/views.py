@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from ..base.durations import LONGEST, SHORTEST
 from ..base.errors import DatabaseError, TilewrightError
-from .codec import LONGEST, SHORTEST
 
 if TYPE_CHECKING:
     import pandas

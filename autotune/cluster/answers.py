@@ -147,6 +147,19 @@ class Interleaved:
     request: str
     samples: tuple[Samples, ...] | None
 
+    def require(self, candidates: int, rounds: int) -> None:
+        """Raise `TuningError` unless these are samples of so many candidates.
+
+        Those for which there was no memory beside the first one have none.
+        """
+        found = None if self.samples is None else [len(row) for row in self.samples]
+        if found is not None and not (
+            len(found) == candidates and found[0] == rounds and {0, rounds}.issuperset(found)
+        ):
+            raise TuningError(
+                "{0} samples, not {1} of each of {2} candidates", found, rounds, candidates
+            )
+
 
 @dataclass(frozen=True)
 class Checked:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, Self
 
-from ...base.errors import TuningError
 from ...runtime.measure.comparison import CheckResult
 from ...tir.ir import Func
 from ...tuning_db.values import Environment, Outcome
@@ -198,10 +197,9 @@ class ClusterMeasurer:
         requests = [k.request for k in kernels if k.request is not None]
 
         def read(_: Worker, __: object, text: object, asked: str) -> list[tuple[float, ...]] | None:
-            rows = parse(Interleaved, text, asked).samples
-            if rows is not None and len(rows) != len(requests):
-                raise TuningError("samples of {0} kernels, not of {1}", len(rows), len(requests))
-            return None if rows is None else list(rows)
+            found = parse(Interleaved, text, asked)
+            found.require(len(requests), rounds)
+            return None if found.samples is None else list(found.samples)
 
         worker = self._fastest()
         job = Job(

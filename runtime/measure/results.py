@@ -25,7 +25,8 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
-from ...base.checked_json import DIGEST, Such, parse_sealed, reader, sealed
+from ...base.checked_json import DIGEST, Such, between, parse_sealed, reader, sealed
+from ...base.durations import LONGEST, SHORTEST
 from ...base.errors import ArtifactError
 from ...base.files import open_regular
 from ...base.text import short_id
@@ -34,7 +35,7 @@ from .pack import COPY, MAX_BYTES, Pack
 FORMAT = "tilewright-measure-results"
 VERSION = 1
 _MEASURE = "python -m tilewright.runtime.measure FOLDER --out FILE writes them"
-Seconds: TypeAlias = Annotated[float, Such("more than 0 seconds", lambda s: s > 0)]
+Seconds: TypeAlias = Annotated[float, between(SHORTEST, LONGEST)]
 _Error: TypeAlias = Annotated[float, Such("0 or more", lambda error: error >= 0)]
 _BEGINNING = b'{"digest":"'
 

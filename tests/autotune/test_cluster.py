@@ -22,7 +22,14 @@ from tilewright.autotune.cluster import cluster as clusters
 from tilewright.autotune.cluster import dispatch
 from tilewright.autotune.cluster import sentinels as sentinel_times
 from tilewright.autotune.cluster import stream as streams
-from tilewright.autotune.cluster.answers import CandidateAnswer, Measured, answered, parse, received
+from tilewright.autotune.cluster.answers import (
+    CandidateAnswer,
+    Interleaved,
+    Measured,
+    answered,
+    parse,
+    received,
+)
 from tilewright.autotune.cluster.cluster import Cluster, Role, Worker
 from tilewright.autotune.cluster.dispatch import Job, do
 from tilewright.autotune.cluster.measurer import ClusterMeasurer
@@ -325,6 +332,8 @@ RIGHT = received(faster('{"requests": [1]}'), '{"requests": [1]}').fields
         {"seconds": 2e-9},
         {"samples": []},
         {"samples": [-1e-9], "seconds": -1e-9},
+        {"samples": [1e-13], "seconds": 1e-13},
+        {"samples": [1e308], "seconds": 1e308},
         {"outcome": "splendid"},
         {"outcome": "crash"},
         {**FAILED, "error": "x" * (ERROR_LIMIT + 1)},
@@ -343,6 +352,27 @@ def test_answers_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
     wrong = {**RIGHT, "results": [{**RIGHT["results"][0], **change}]}
     with refused(tw.TuningError):
         parse(Measured, answered(request, wrong), request)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [[], []],
+        [[], [1.0, 1.0]],
+        [[1.0, 1.0], [1.0]],
+        [[1.0] * 3] * 2,
+        [[1.0] * 2],
+        [[1e-300] * 2] * 2,
+    ],
+)
+def test_samples_of_other_candidates_or_rounds_are_refused(samples: list[list[float]]) -> None:
+    def read(samples: list[list[float]] | None) -> None:
+        parse(Interleaved, answered("{}", {"samples": samples}), "{}").require(2, rounds=2)
+
+    read([[1.0, 2.0], []])
+    read(None)
+    with refused(tw.TuningError):
+        read(samples)
 
 
 def test_a_long_reason_arrives_as_a_database_takes_it() -> None:
