@@ -78,6 +78,8 @@ _LIBPQ: dict[str, Any] = {
     "keepalives_count": 2,
 }
 """Options of connections to PostgreSQL, where the URL does not give others."""
+_MOST_IDLE = 120.0
+"""Seconds for which a writer may say nothing: all others wait for one that was stopped."""
 _LOCK = 0x54574442  # the advisory lock that PostgreSQL's writers take
 _REVISION = f"SELECT version_num FROM {VERSION_TABLE}"
 _READING: dict[str, dict[str, Any]] = {
@@ -178,7 +180,10 @@ class Opened:
             )
             with connection.begin():
                 if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait:.3f}s'")
+                    connection.exec_driver_sql(
+                        f"SET LOCAL lock_timeout = '{wait:.3f}s';"
+                        f"SET LOCAL idle_in_transaction_session_timeout = '{_MOST_IDLE:.3f}s'"
+                    )
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if not migrating:
                     self._require_revision(connection)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from sqlalchemy import event
 
 from tilewright.base.errors import DatabaseError
 from tilewright.tuning_db import Measurement, TuningDatabase
+from tilewright.tuning_db.write import write
 
 from ..refusals import refused
 from .samples import BASE, CPU, MATMUL, SESSION, fill, measurement, schedule, verified
@@ -89,6 +91,24 @@ def test_a_lock_held_for_too_long(place: str, root: Path) -> None:
         holder.kill()
         holder.wait()
         assert db.put(measurement(8, 2.0)) == 1
+
+
+def test_a_writer_that_was_stopped_is_ended_by_a_server(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-Z in an import, say: all other writers would wait for it."""
+    if place.startswith("sqlite"):
+        pytest.skip("SQLite has no server")
+    monkeypatch.setattr("tilewright.tuning_db.connect._MOST_IDLE", 0.2)
+    with (
+        TuningDatabase(place) as stopped,
+        TuningDatabase(place) as other,
+        refused(DatabaseError),
+        stopped._layers[0].writing() as connection,
+    ):
+        time.sleep(0.5)
+        other.put(*BASE)
+        write(connection, BASE, repin=False)
 
 
 def test_a_forked_child_is_told_to_open_its_own(file: Path, root: Path) -> None:
