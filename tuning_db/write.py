@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -55,11 +55,8 @@ from .values import (
     Verification,
     Workload,
     field_types,
-    json_text,
 )
 
-Writable: TypeAlias = AnyRecord | Row
-"""What is written: records, which are checked first, and rows of records that were."""
 BATCH = 500
 _RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -73,89 +70,80 @@ def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 @collected_later()  # records live until their batch is written: collections would visit them
-def write(connection: Connection, records: Iterable[Writable], repin: bool) -> dict[str, int]:
+def write(
+    connection: Connection, records: Iterable[AnyRecord | Row], repin: bool
+) -> dict[str, int]:
     """Write records in the order given; return how many of each kind were new or changed.
 
     Raises `DatabaseError` for a record that `check` refuses, or that refers to one not there.
     """
     counts = dict.fromkeys(KINDS, 0)
-    for kind, group in groupby(records, key=lambda record: record.kind):
+    rows = (r if isinstance(r, Row) else _checked_row(r) for r in records)
+    for kind, group in groupby(rows, key=lambda row: row.kind):
         for batch in _batches(group):
             counts[kind] += _write_batch(connection, kind, batch, repin)
     return counts
 
 
-def _batches(records: Iterable[Writable]) -> Iterator[dict[str, Writable]]:
+def _checked_row(record: AnyRecord) -> Row:
+    check(record)
+    return to_row(record)
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[dict[str, Row]]:
     """Batches by ids: PostgreSQL changes no row twice in a statement."""
-    batch: dict[str, Writable] = {}
-    for record in records:
-        if len(batch) == BATCH or record.id in batch:
+    batch: dict[str, Row] = {}
+    for row in rows:
+        if len(batch) == BATCH or row.id in batch:
             yield batch
             batch = {}
-        batch[record.id] = record
+        batch[row.id] = row
     if batch:
         yield batch
 
 
-def _write_batch(
-    connection: Connection, kind: str, batch: Mapping[str, Writable], repin: bool
-) -> int:
-    records = list(batch.values())
-    for record in records:
-        if not isinstance(record, Row):
-            check(record)
+def _write_batch(connection: Connection, kind: str, batch: Mapping[str, Row], repin: bool) -> int:
+    rows = list(batch.values())
     insert = _insert_rows if connection.dialect.name == "sqlite" else _insert_json
     try:
         with _undoable(connection):
-            count = insert(connection, kind, records, repin)
+            count = insert(connection, kind, rows, repin)
     except IntegrityError as error:
-        raise _missing_reference(connection, kind, records) or error from error
+        raise _missing_reference(connection, kind, rows) or error from error
     _require_stored(connection, kind, batch)
     if kind == Verification.kind:
-        verify(connection, [tuple(_column(r, name) for name in CHECKED) for r in records])
+        verify(connection, [tuple(row.columns[name] for name in CHECKED) for row in rows])
     return count
 
 
-def _insert_rows(
-    connection: Connection, kind: str, records: Sequence[Writable], repin: bool
-) -> int:
+def _insert_rows(connection: Connection, kind: str, rows: Sequence[Row], repin: bool) -> int:
     """Insert by a statement for a row, with the driver's values: SQLAlchemy converts each alone."""
     text, arrange = _for_rows(kind, repin)
-    rows = (record if isinstance(record, Row) else to_row(record) for record in records)
     values = [arrange(row.columns) for row in rows]
     done = connection.exec_driver_sql(text, values, execution_options=_COUNTED)
     return done.rowcount
 
 
-def _insert_json(
-    connection: Connection, kind: str, records: Sequence[Writable], repin: bool
-) -> int:
-    """Insert all by one statement, to which the records are a JSON array."""
-    statement, derived = _from_json(kind, repin)
+def _insert_json(connection: Connection, kind: str, rows: Sequence[Row], repin: bool) -> int:
+    """Insert all by one statement, to which the rows are a JSON array."""
+    statement = _from_json(kind, repin)
     count, size, some = 0, 0, list[str]()
-    for n, record in enumerate(records, 1):
-        some.append(_json_of(record, derived))
+    for n, row in enumerate(rows, 1):
+        some.append(_json_of(row))
         size += len(some[-1])
-        if n == len(records) or size > _LARGEST_ARRAY:
-            rows = {_ROWS: f"[{','.join(some)}]"}
-            count += connection.execute(statement, rows, execution_options=_COUNTED).rowcount
+        if n == len(rows) or size > _LARGEST_ARRAY:
+            array = {_ROWS: f"[{','.join(some)}]"}
+            count += connection.execute(statement, array, execution_options=_COUNTED).rowcount
             some, size = [], 0
     return count
 
 
-def _json_of(record: Writable, derived: Iterable[str]) -> str:
-    """The JSON object of a record's columns; `derived` are those that are no fields."""
-    if not isinstance(record, Row):
-        more = "".join(f'"{name}":"{getattr(record, name)}",' for name in derived)
-        return f"{{{more}{json_text(record)[1:]}"
-    times = {n for n, type_ in field_types(record.kind).items() if type_.startswith("datetime")}
-    columns = record.columns
+def _json_of(row: Row) -> str:
+    """The JSON object of a row, whose times have their zone there."""
+    times = {n for n, type_ in field_types(row.kind).items() if type_.startswith("datetime")}
+    columns = row.columns
     zoned = {name: f"{columns[name]}+00:00" for name in times if columns[name] is not None}
     return canonical_json({**columns, **zoned})
-
-
-def _column(record: Writable, name: str) -> Any:
-    return record.columns[name] if isinstance(record, Row) else getattr(record, name)
 
 
 def verify(connection: Connection, checked: Collection[Sequence[str]]) -> None:
@@ -210,8 +198,8 @@ def _for_rows(kind: str, repin: bool) -> tuple[str, Callable[[Mapping[str, Any]]
 
 
 @cache
-def _from_json(kind: str, repin: bool) -> tuple[Any, list[str]]:
-    """An insertion of a JSON array, and the columns that are no fields of a record."""
+def _from_json(kind: str, repin: bool) -> Any:
+    """An insertion of a JSON array."""
     from sqlalchemy.dialects import postgresql  # those with a file do without
 
     table = TABLES[kind]
@@ -221,9 +209,7 @@ def _from_json(kind: str, repin: bool) -> tuple[Any, list[str]]:
     new = new.render_derived(with_types=True)
     values = _derived(kind, {c.name: new.c[c.name] for c in table.columns})
     statement = postgresql.insert(table).from_select(list(values), select(*values.values()))
-    fields = {*field_types(kind), *(_DERIVED if kind == Measurement.kind else ())}
-    derived = [name for name in values if name not in fields]
-    return _or_change(statement, kind, repin), derived
+    return _or_change(statement, kind, repin)
 
 
 _ROWS = "rows"
@@ -302,20 +288,20 @@ _VERIFY = (
 
 
 def _missing_reference(
-    connection: Connection, kind: str, batch: Sequence[Writable]
+    connection: Connection, kind: str, rows: Sequence[Row]
 ) -> DatabaseError | None:
-    for record in batch:
+    for row in rows:
         for key in TABLES[kind].foreign_keys:
             column, parent = key.parent, key.column.table
-            wanted = _column(record, column.name)
+            wanted = row.columns[column.name]
             if connection.execute(select(parent.c.id).where(parent.c.id == wanted)).first() is None:
                 return DatabaseError(
                     "{0} {1} refers to {2} {3}, which is not in the database",
                     kind,
-                    short_id(record.id),
+                    short_id(row.id),
                     column.name,
                     short_id(wanted),
                     hint=f"put the {column.name} first, or in the same call",
-                    record=record.id,
+                    record=row.id,
                 )
     return None
