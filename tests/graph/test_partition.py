@@ -566,7 +566,7 @@ def test_a_dtype_that_numpy_lacks_is_refused() -> None:
     assert "bfloat16" in (PROVIDERS["onnxruntime"].refusal(node) or "")
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint32", "float64"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "float64"])
 def test_a_dtype_that_openvino_narrows_is_refused(dtype: str) -> None:
     """Regression: 1764453600000 + 1 was computed in int32, exp(500) in float32."""
     b = Builder("wide")
@@ -579,18 +579,27 @@ def test_a_dtype_that_openvino_narrows_is_refused(dtype: str) -> None:
     ("provider", "operator", "dtype"),
     [
         ("onnxruntime", "fmod", "int64"),
-        ("openvino", "divide", "int32"),
+        ("openvino", "power", "uint8"),
         ("openvino", "shift_left", "int8"),
     ],
 )
 def test_an_operator_whose_integers_a_provider_rounds_is_refused(
     provider: str, operator: str, dtype: str
 ) -> None:
-    """Regression: 100000001 // 3 was 33333334, and (2**53 + 1) % 3 was 0."""
+    """Regression: (2**53 + 1) % 3 was 0 by onnxruntime, and -100 << 3 was -1 by OpenVINO."""
     b = Builder("integers")
     x = b.input("x", TensorType(dtype, (4,)))
     (node,) = b.graph({"y": b.add(operator, x, x)}).nodes
     assert operator in (PROVIDERS[provider].refusal(node) or "")
+
+
+def test_openvino_is_given_no_indices_that_a_call_may_have_wrong() -> None:
+    """Regression: it read and wrote other memory."""
+    b = Builder("indices")
+    x = b.input("x", TensorType("float32", (4, 3)))
+    taken = b.add("take", x, b.input("places", TensorType("int8", (2,))), axis=0)
+    (node,) = b.graph({"y": taken}).nodes
+    assert "indices" in (PROVIDERS["openvino"].refusal(node) or "")
 
 
 def loop(count: int) -> Node:
