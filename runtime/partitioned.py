@@ -268,6 +268,7 @@ def _run(
         given = [read_only(array) for array in given]
     try:
         found = call(*given)
+        results = list(found) if isinstance(found, list | tuple) else [found]
     except TilewrightError:
         raise
     except Exception as error:  # whatever a provider raises
@@ -275,7 +276,6 @@ def _run(
             "the provider {0} raises as it runs {1}: {2}: {3}",
             part.provider, _operators(told), type(error).__name__, error, **told,
         ) from error  # fmt: skip
-    results = found if isinstance(found, list | tuple) else (found,)
     if isinstance(call, Model):  # its results are what they should be, and new
         held.update(zip(part.writes, results, strict=True))
         return

@@ -51,7 +51,7 @@ def _limited(
 
     thread = threading.Thread(target=run, name=f"provider {provider}", daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(min(seconds, threading.TIMEOUT_MAX))
     if not outcome:
         _hanging[provider] = thread, doing
         raise ProviderError(

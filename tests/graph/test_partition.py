@@ -233,7 +233,12 @@ def fail(*_: Any) -> Any:
     raise ZeroDivisionError("a bug")
 
 
+class Unreadable(list[Any]):
+    __iter__ = fail
+
+
 CALLS: dict[str, Callable[..., Any]] = {
+    "iteration": lambda x: Unreadable([x]),
     "shape": lambda x: x[:2],
     "rank": lambda x: x.reshape(2, -1),
     "dtype": lambda x: x.astype(np.float64),
@@ -315,6 +320,12 @@ def test_a_provider_that_hangs(kind: str, released: threading.Event) -> None:
         assert (data["provider"], data.get("seconds")) == (liar.name, seconds)
         if kind == "call" and seconds is not None:
             assert (data["part"], data["operators"]) == (1, ("tanh",))
+
+
+def test_a_limit_of_time_may_be_infinite() -> None:
+    patient = lying(compile=lambda graph, target: np.exp, timeout=float("inf"))
+    x = np.ones(64, np.float32)
+    np.testing.assert_allclose(run_by(chain("exp"), patient)(x), np.exp(x), rtol=1e-6)
 
 
 def test_other_calls_go_on_while_a_provider_hangs(released: threading.Event) -> None:
