@@ -226,8 +226,12 @@ class _Program(Translation):
 
     def _made(self, translate: Translate, op: Op) -> Sequence[Tensor]:
         is_empty = op.results and not op.lifted and not any(type.size for type in op.results)
-        if is_empty and not any(is_complex(result.type) for result in op.raw.results):
-            return [empty(self.builder, type) for type in op.results]
+        if is_empty:
+            parts = [empty(self.builder, type) for type in op.results]
+            return [
+                Complex(part, part) if is_complex(result.type) else part
+                for part, result in zip(parts, op.raw.results, strict=True)
+            ]
         made = translate(self.builder, op)
         return (made,) if isinstance(made, Value | Complex) else tuple(made)
 

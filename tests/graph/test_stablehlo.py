@@ -266,6 +266,19 @@ def test_tensors_without_elements() -> None:
     check(lambda x: jnp.pad(x, 1), none)
 
 
+def test_what_is_reduced_of_nothing() -> None:
+    """Regression: any of nothing was True, and with it a determinant 0."""
+    check(lambda x: (jnp.any(x, 1), jnp.all(x, 1)), np.zeros((2, 0), bool))
+    check(jnp.linalg.det, array(3, 0, 0))
+    check(
+        lambda x: jax.lax.reduce(x, np.int32(6), jax.lax.bitwise_xor, (1,)),
+        array(2, 0, dtype="int32"),
+    )
+    none = np.zeros((0, 5), np.complex64)
+    joined = tw.import_stablehlo(exported(lambda z: jnp.concatenate([z, z]), none))
+    assert [value.shape for value in joined.outputs.values()] == [(0, 5, 2)]
+
+
 def test_narrow_floats() -> None:
     x = array(4, 5).astype(jnp.bfloat16)
     check(lambda v: nan_rows(v).astype(jnp.float32), x, tolerance=0.02)

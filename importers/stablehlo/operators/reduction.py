@@ -55,6 +55,8 @@ def reduce(b: Builder, op: Op) -> Sequence[Value]:
     count = len(op.results)
     values, units = op.operands[:count], op.operands[count:]
     axes = op.integers("dimensions")
+    if not all(values[0].shape[d] for d in axes):
+        return [b.add("broadcast_to", u, shape=op.type.shape) for u in units]
     if count == 1:
         operator = reduction_of(op)
         if operator is not None:
@@ -65,7 +67,6 @@ def reduce(b: Builder, op: Op) -> Sequence[Value]:
             if (
                 formulas == _chosen(compare)
                 and is_unit(operator, units[0])
-                and values[0].shape[axes[0]]
                 and _are_places(b, values[1], axes[0])
             ):
                 found = b.add(f"arg{operator}", values[0], axis=axes[0])
@@ -106,8 +107,6 @@ def _by_halves(
         reshaped(b, b.add("transpose", v, axes=(*kept, *sorted(axes))), (*shape, count))
         for v in values
     ]
-    if not count:
-        return [b.add("broadcast_to", u, shape=shape) for u in units]
     while count > 1:
         pairs = count // 2
         first, second = (
