@@ -120,9 +120,12 @@ def parsed(kind: Any, content: bytes, path: Path) -> Any:
     try:
         return kind.from_bytes(content)
     except ValueError as error:
+        said = content.partition(b"\n")[0].decode("ascii", "replace")
+        other = next((words for words in _WORDS.values() if words in said), None)
+        expected = _WORDS[kind.__name__]
         raise TrustError(
-            "{0} has no {1} of minisign: {2}", path, _WORDS[kind.__name__], error,
-            hint="copy the file again",
+            "{0} has no {1} of minisign: {2}", path, expected, error,
+            hint="copy the file again" if other in (None, expected) else f"it is a {other}",
         ) from error  # fmt: skip
 
 
@@ -144,7 +147,8 @@ def key_id(encoded: bytes) -> str:
     return f"{int.from_bytes(base64.b64decode(encoded)[2:10], 'little'):016X}"
 
 
-_WORDS = {"PublicKey": "public key", "SecretKey": "secret key", "Signature": "signature"}
+# A signature says that it is one of a secret key.
+_WORDS = {"PublicKey": "public key", "Signature": "signature", "SecretKey": "secret key"}
 
 
 def _public_key(given: str | os.PathLike[str]) -> Any:

@@ -185,6 +185,16 @@ def test_what_is_no_signature_and_no_key(
 
 
 @pytest.mark.usefixtures("unopened")
+def test_a_key_of_the_other_kind_says_what_it_is(
+    model: Path, signers: tuple[Signer, Signer]
+) -> None:
+    public = signers[0].public
+    with refused(tw.TrustError, public) as caught:
+        tw.sign(model, public)
+    assert caught.value.hint == "it is a public key"
+
+
+@pytest.mark.usefixtures("unopened")
 def test_files_that_are_no_keys(
     model: Path, signers: tuple[Signer, Signer], tmp_path: Path
 ) -> None:
