@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,14 @@ MAX_FOLDED_BYTES = 1 << 20
 """A constant is computed ahead if it takes at most so many bytes, or twice what it is made of."""
 
 
+class Demand(NamedTuple):
+    """Integers of any shape that a model demands to be 0; see the operator `asserted`."""
+
+    violations: Value
+    by: str
+    broken: str
+
+
 class Builder:
     """A graph in the making."""
 
@@ -44,6 +52,8 @@ class Builder:
         self._types: dict[object, tuple[TensorType, ...]] = {}
         self._count = 0
         self._readers = Counter[Value]()
+        self.demands: dict[Demand, None] = {}
+        """What a call has to meet, whichever outputs are read."""
         self.applied = Counter[str]()
         """How often each rule answered, by its name."""
 
@@ -74,6 +84,13 @@ class Builder:
     def add_all(self, operator: str, *inputs: Value, **attributes: Any) -> tuple[Value, ...]:
         """All outputs of an operator. Raises `ModelError` as `add` does."""
         return self._add(operator, inputs, attributes)
+
+    def demand(self, violations: Value, *, by: str, broken: str) -> None:
+        """Note a demand. Raises `ModelError` if it is known not to be met."""
+        if isinstance(violations, Constant):
+            self.add("asserted", violations, violations, by=by, broken=broken)
+        elif violations.type.size:
+            self.demands[Demand(violations, by, broken)] = None
 
     def copy(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
         """The outputs of another graph's node with these inputs."""

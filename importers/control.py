@@ -110,8 +110,8 @@ def chosen(
     """The results of the first branch whose condition holds; the last branch has none.
 
     If that is known no other branch is translated, else all are computed. Raises `Unsupported` if
-    one of these has an index that data may lead out of its limits, or a node of another program,
-    which may fail where it is not taken, and if the types of their results differ.
+    one of these has an index that data may lead out of its limits, a demand, or a node of another
+    program, which may fail where it is not taken, and if the types of their results differ.
     """
     last = len(branches) - 1
     for place, condition in enumerate(conditions):
@@ -121,9 +121,15 @@ def chosen(
             return branches[place]()
     else:
         return branches[last]()
-    before = set(b.producers)
+    before, demands = set(b.producers), len(b.demands)
     results = [list(branch()) for branch in branches]
     _check_total(b, before, [value for made in results for value in made])
+    for demand in list(b.demands)[demands:]:
+        raise Unsupported(
+            Reason.DATA_DEPENDENT,
+            f"a branch in which {demand.by} may fail: call it before the branch, "
+            "or a function that returns numbers of failures instead",
+        )
     found = results[last]
     for condition, made in zip(reversed(conditions), reversed(results[:last]), strict=True):
         if [value.type for value in made] != [value.type for value in found]:

@@ -165,7 +165,8 @@ class StepBuilder(Builder):
             outputs = body.copy(node, [new[value] for value in node.inputs])
             new.update(zip(node.outputs, outputs, strict=True))
         step = body.graph({f"y{n}": new[value] for n, value in enumerate(results)})
-        if open_limits(step) or any(find(n.operator).kind is Kind.FOREIGN for n in step.nodes):
+        foreign = any(find(n.operator).kind is Kind.FOREIGN for n in step.nodes)
+        if self.demands or open_limits(step) or foreign:
             return None
         return self.outer.add_all(
             "loop", *initial, *rows.values(), *given,

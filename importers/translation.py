@@ -27,6 +27,8 @@ class Translation:
         self.builder = Builder(name, rules)
         self.refused: dict[tuple[str, str, Reason, str], None] = {}
         self.sources: list[Source] = []
+        self._demanding: list[tuple[str, str]] = []
+        """The nodes of the demands of the builder."""
 
     def refuse(self, name: str, operator: str, problem: Unsupported) -> None:
         """Note that a node is not supported."""
@@ -44,6 +46,8 @@ class Translation:
         try:
             try:
                 yield
+                new = len(self.builder.demands) - len(self._demanding)
+                self._demanding += [(name, operator)] * new
             except UnsupportedError as problem:  # of compositions, which refuse dtypes
                 raise Unsupported(Reason.DTYPE, str(problem)) from problem
         except UntranslatedError:
@@ -69,14 +73,14 @@ class Translation:
 
         Raises `UntranslatedError` at the end if one is not supported.
         """
-        before = self.builder, self.sources, self.refused
-        self.builder, self.sources, self.refused = builder, [], {}
+        before = self.builder, self.sources, self.refused, self._demanding
+        self.builder, self.sources, self.refused, self._demanding = builder, [], {}, []
         try:
             yield
             if self.refused:
                 raise UntranslatedError
         finally:
-            self.builder, self.sources, self.refused = before
+            self.builder, self.sources, self.refused, self._demanding = before
 
     def source(
         self, name: str, operator: str, operands: Iterable[object], results: Sequence[Value]
@@ -87,8 +91,19 @@ class Translation:
         self.sources.append(Source(name, operator, stand, passes))
 
     def graph(self, outputs: Mapping[str, Value]) -> Graph:
-        """The graph of these outputs. Raises `UnsupportedError` with all that is refused."""
+        """The graph of these outputs; the smallest is what is there if all demands are met.
+
+        Raises `UnsupportedError` with all that is refused.
+        """
         self.check()
+        if self.builder.demands and outputs:
+            name, value = min(outputs.items(), key=lambda o: (not o[1].type.size, o[1].type.bytes))
+            for node, demand in zip(self._demanding, self.builder.demands, strict=True):
+                violations, by, broken = demand
+                met = self.builder.add("asserted", value, violations, by=by, broken=broken)
+                self.source(*node, [value, violations], [met])
+                value = met
+            outputs = {**outputs, name: value}
         return replace(self.builder.graph(outputs), sources=tuple(self.sources))
 
     def check(self) -> None:

@@ -50,16 +50,6 @@ def reshaped(b: Builder, x: Value, shape: Sequence[int]) -> Value:
     return b.add("reshape", x, shape=tuple(shape))
 
 
-def demanded(b: Builder, x: Value, violations: Value, *, by: str, broken: str) -> Value:
-    """`x`, of a model that demands that integers of any shape are 0; see `asserted`."""
-    if not violations.type.size:
-        return x
-    if violations.shape:
-        held = b.add("asserted", violations, violations, by=by, broken=broken)
-        violations = b.add("sum", held, axes=tuple(range(held.type.rank)))
-    return b.add("asserted", x, violations, by=by, broken=broken)
-
-
 def times(b: Builder, x: Value, factor: float) -> Value:
     return b.add("multiply", x, b.constant(factor, x.dtype))
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import IRError
-from ...ops import operands as broadcast
 from ...runtime.guards import broken_text
 from ...tir import te
 from ...tir.ir import Func
@@ -21,7 +20,6 @@ from ...tir.parser import parse
 from ...tir.te import Expr, Tensor
 from ..ir import TensorType
 from ..operator import Array, Kind, Limits, operator, programmed, within
-from .pointwise import element_at
 
 
 def clipped(index: Expr, extent: int, *, negative: bool = True) -> Expr:
@@ -126,31 +124,27 @@ def take_nd(x: Tensor, indices: Tensor, *, batch: int = 0, negative: bool = True
 def _unviolated(x: Array, violations: Array, *, by: str, broken: str) -> Array:
     if (violations != 0).any():
         raise IndexError(f"{by}: {broken_text(broken, violations)}")
-    return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, violations.shape)))
+    return x.copy()
 
 
 def _none(*_: TensorType, by: str, broken: str) -> list[Limits]:
     return [Limits(1, 0, 0, by=by, broken=broken)]
 
 
-@operator(Kind.POINTWISE, reference=_unviolated, limits=_none)
+@operator(Kind.INDEXING, reference=_unviolated, limits=_none)
 def asserted(
     x: Tensor, violations: Tensor, *, by: str = "asserted", broken: str = "a number is not 0"
 ) -> Tensor:
-    """`x`, of a model that demands that `violations`, which are integers, are 0.
+    """`x`, of a model that demands that `violations`, which are integers of any shape, are 0.
 
     `by` names what demands it, and `broken` is what the error says; see `broken_text`.
     """
     del by, broken
-    if not dtypes.is_integer(violations.dtype):
+    if not dtypes.is_integer(violations.dtype) or 0 in violations.extents:
         raise IRError("asserted: {0} of {1}", violations.extents, violations.dtype)
-    shape, zero = broadcast.shape("asserted", x.extents, violations.extents), te.const(0, x.dtype)
-
-    def element(*at: Expr) -> Expr:
-        holds = element_at(violations, at, shape) == 0
-        return te.select(holds, element_at(x, at, shape), zero)
-
-    return te.compute(shape, element, name="asserted")
+    holds = violations[(0,) * violations.ndim] == 0
+    zero = te.const(0, x.dtype)
+    return te.compute(x.extents, lambda *at: te.select(holds, x[at], zero), name="asserted")
 
 
 _REDUCTIONS: dict[str, tuple[str, Callable[..., Any] | None]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...graph.ir import TensorType
+from ...graph.builder import Builder
+from ...graph.ir import Value
 
 CHECKS_OF_LINEAR_ALGEBRA = "aten._linalg_check_errors.default"
 """Demands that the numbers of failures of a factorization are 0."""
@@ -19,11 +20,11 @@ _FAILURES = {
 """By a part of a function's name, the first that is in it."""
 
 
-def failure_text(function: str, failures: TensorType) -> str:
-    """What PyTorch's error says of a function of linear algebra: `broken` of `asserted`.
+def demand_success(b: Builder, function: str, failures: Value) -> None:
+    """Have a model demand that a function of linear algebra fails nowhere.
 
     `failures` are those of a batch of matrices, or of a matrix if there are no dims.
     """
     text = next((t for name, t in _FAILURES.items() if name in function), "It failed at {index}.")
     batch = "(Batch element {place}): " if failures.shape else ""
-    return f"{function}: {batch}{text}"
+    b.demand(failures, by=CHECKS_OF_LINEAR_ALGEBRA, broken=f"{function}: {batch}{text}")

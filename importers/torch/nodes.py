@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -16,14 +15,14 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.compose.basics import cast_to, demanded
+from ...graph.compose.basics import cast_to
 from ...graph.compose.complex import Complex, real_of
-from ...graph.ir import Constant, Graph, TensorType, Value
+from ...graph.ir import TensorType, Value
 from ...graph.mapped import shared
 from ...graph.operator import Array
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported
-from .assertions import CHECKS_OF_LINEAR_ALGEBRA, failure_text
+from .assertions import CHECKS_OF_LINEAR_ALGEBRA, demand_success
 from .table import (
     COMPLEX,
     TABLE,
@@ -60,16 +59,6 @@ _ASSERTIONS = frozenset({"_assert_async.default", "_assert_async.msg"})
 """Operators that demand that a tensor is not zero."""
 
 
-@dataclass(frozen=True)
-class _Demand:
-    """Integers that a node demands to be 0, and what an error says where one is not."""
-
-    node: Any
-    violations: Value
-    by: str
-    broken: str
-
-
 _FUNCTIONS: dict[object, str] = {
     operator.add: "add.Tensor",
     operator.sub: "sub.Tensor",
@@ -90,8 +79,6 @@ class AtenNodes(Translation):
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(name)
         self.module = module
-        self._whole = self.builder
-        self._demands: list[_Demand] = []
         self.scope: dict[Any, Result | Operand | Body] = {}
 
     def translate(self) -> list[Result | None]:
@@ -187,33 +174,16 @@ class AtenNodes(Translation):
             self.source(place(node), str(node.target), read, results)
 
     def _assert(self, node: Any, target: Any, given: Sequence[Any]) -> None:
-        """Note what a node demands. Raises `ModelError` if it is known not to hold."""
+        """Have the model demand what a node does."""
         by, b = str(target), self.builder
         with self.node(place(node), by, lambda p: self._refuse(node, p)):
             tested, *said = [self._known(argument) for argument in given]
             if by == CHECKS_OF_LINEAR_ALGEBRA:
-                violations, broken = tested, failure_text(said[0], tested.type)
+                demand_success(b, said[0], tested)
             else:
-                held = b.add("reshape", cast_to(b, tested, "bool"), shape=())
-                violations = cast_to(b, b.add("logical_not", held), "int32")
+                failed = b.add("logical_not", cast_to(b, tested, "bool"))
                 broken = ": ".join(["what is asserted does not hold", *said])
-            if isinstance(violations, Constant):
-                demanded(b, violations, violations, by=by, broken=broken)
-            elif b is not self._whole:
-                raise Unsupported(Reason.DATA_DEPENDENT, "an assertion within a branch or a loop")
-            else:
-                self._demands.append(_Demand(node, violations, by, broken))
-
-    def graph(self, outputs: Mapping[str, Value]) -> Graph:
-        """See `Translation.graph`; the smallest output is what is there if all demands are met."""
-        if self._demands and outputs and not self.refused:
-            name, value = min(outputs.items(), key=lambda o: (not o[1].type.size, o[1].type.bytes))
-            for d in self._demands:
-                kept = demanded(self.builder, value, d.violations, by=d.by, broken=d.broken)
-                self.source(place(d.node), d.by, [value, d.violations], [kept])
-                value = kept
-            outputs = {**outputs, name: value}
-        return super().graph(outputs)
+                b.demand(cast_to(b, failed, "int32"), by=by, broken=broken)
 
     def _arguments(self, node: Any) -> tuple[Any, dict[str, Any]]:
         """The arguments of a node, in which values of the graph stand for nodes."""

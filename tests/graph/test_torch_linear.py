@@ -13,8 +13,9 @@ pytest.importorskip("torch")
 import torch
 
 import tilewright as tw
-from tilewright.base.errors import GuardError, ModelError
+from tilewright.base.errors import GuardError, ModelError, UnsupportedError
 from tilewright.graph import TensorType
+from tilewright.graph.limits import open_limits
 from tilewright.graph.operators import linear
 from tilewright.importers.torch.assertions import CHECKS_OF_LINEAR_ALGEBRA
 
@@ -73,6 +74,9 @@ CHECKED: dict[str, tuple[Callable[..., Any], Any]] = {
     "solve": (lambda x: L.solve(x, x), SINGULAR),
     "solve_ex": (lambda x: L.solve_ex(x, x, check_errors=True), torch.stack([RIGHT, SINGULAR])),
     "factors": (lambda x: L.lu_factor(x)[0], SINGULAR),
+    "numbers of an inverse": (lambda x: L.inv_ex(x, check_errors=True)[1], SINGULAR),
+    "numbers of a root": (lambda x: L.cholesky_ex(x, check_errors=True)[1], INDEFINITE),
+    "pivots": (lambda x: L.lu_factor_ex(x, check_errors=True)[1], SINGULAR),
     "a result that is not used": (lambda x: (L.inv(x), x + 1, x[:0])[1:], SINGULAR),
 }
 
@@ -102,6 +106,32 @@ def test_the_error_says_which_matrix_it_was() -> None:
     data = caught.value.data
     assert (data["node"], data["index"]) == (CHECKS_OF_LINEAR_ALGEBRA, 2)
     assert data["place"] == (1,)
+    assert len(open_limits(graph)) == 1
+
+
+def test_a_branch_in_which_a_function_may_fail_is_refused() -> None:
+    def choice(function: Callable[..., Any]) -> Module:
+        branches = (lambda x: function(x).sum(), torch.sum)
+        return Module(lambda x: torch.cond(x.sum() > 0, *branches, (x,)))
+
+    for function in (torch.cholesky, lambda x: L.inv_ex(x, check_errors=True)[0]):
+        with pytest.raises(UnsupportedError) as caught:
+            exported(choice(function), RIGHT)
+        assert CHECKS_OF_LINEAR_ALGEBRA in str(caught.value)
+    check(choice(lambda x: L.inv_ex(x)[0]), RIGHT, compiled=False)
+
+
+def test_each_step_of_a_loop_may_fail() -> None:
+    from torch._higher_order_ops.map import map as mapped
+
+    def each(xs: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = mapped(lambda x: L.inv_ex(x, check_errors=True)[0], xs)
+        return found
+
+    graph = exported(Module(each), torch.stack([RIGHT, RIGHT]))
+    graph.reference(torch.stack([RIGHT, RIGHT]).numpy())
+    with pytest.raises(GuardError):
+        graph.reference(torch.stack([RIGHT, SINGULAR]).numpy())
 
 
 GRADIENTS: dict[str, Callable[..., Any]] = {

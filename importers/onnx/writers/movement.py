@@ -163,13 +163,7 @@ def resample(w: Writer, node: Node, x: str, places: str, weights: str) -> str:
 @writes("asserted")
 def asserted(w: Writer, node: Node, x: str, violations: str) -> str:
     """The only one of its kind at a place that has to be 0."""
-    places = w.cast(violations, "int64")
-    if node.inputs[1].type.size == 1:
-        place = w.reshape(places, ()) if node.inputs[1].shape else places
-    else:
-        place = w.add("ReduceMax", w.add("Abs", places), keepdims=0)
-    if node.inputs[0].shape != node.output.shape:
-        x = w.add("Expand", x, w.integers(node.output.shape))
+    place = w.add("ReduceMax", w.add("Abs", w.cast(violations, "int64")), keepdims=0)
     return w.add("Gather", w.reshape(x, (1, *node.output.shape)), place, axis=0)
 
 

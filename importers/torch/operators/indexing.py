@@ -84,7 +84,8 @@ def _bags(b: Builder, starts: Value, count: int) -> Value:
     bags = starts.type.size
     room(count, bags)
     ends = b.add("concatenate", part(b, starts, 0, 1, bags - 1), b.constant([count]), axis=0)
-    starts = b.add("asserted", starts, cast_to(b, b.add("less", ends, starts), "int32"))
+    late = cast_to(b, b.add("less", ends, starts), "int32")
+    b.demand(late, by="aten._embedding_bag.default", broken="bag {place} ends before it starts")
     begun = b.add("less_equal", starts, b.constant(np.arange(count).reshape(count, 1), "int64"))
     bag = b.add("sum", cast_to(b, begun, "int64"), axes=(1,), keepdims=True)
     return b.add("subtract", bag, b.constant(1, "int64"))

@@ -10,18 +10,11 @@ from collections.abc import Sequence
 
 from ....graph.builder import Builder
 from ....graph.compose import linear
-from ....graph.compose.basics import demanded, reshaped
+from ....graph.compose.basics import reshaped
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
-from ..assertions import CHECKS_OF_LINEAR_ALGEBRA, failure_text
+from ..assertions import demand_success
 from ..table import aten
-
-
-def _checked(b: Builder, function: str, failed: Value, *results: Value) -> tuple[Value, ...]:
-    """The results of a function, of a model that demands that it has not failed."""
-    text = failure_text(function, failed.type)
-    first, *others = results
-    return demanded(b, first, failed, by=CHECKS_OF_LINEAR_ALGEBRA, broken=text), *others
 
 
 def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
@@ -37,13 +30,16 @@ def cholesky_ex(
     b: Builder, _out: TensorType, x: Value, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, ...]:
     root, failed = _root(b, x, upper=upper)
-    return (*(_checked(b, "linalg.cholesky_ex", failed, root) if check_errors else (root,)), failed)
+    if check_errors:
+        demand_success(b, "linalg.cholesky_ex", failed)
+    return root, failed
 
 
 @aten("cholesky")
 def cholesky(b: Builder, _out: TensorType, x: Value, upper: bool = False) -> Value:
     root, failed = _root(b, x, upper=upper)
-    return _checked(b, "cholesky", failed, root)[0]
+    demand_success(b, "cholesky", failed)
+    return root
 
 
 def _zeros(b: Builder, x: Value, lead: Sequence[int]) -> Value:
@@ -69,14 +65,12 @@ class _Factors:
     def shown(self) -> tuple[Value, Value]:
         return self.whole(self.lu), self.whole(self.pivots)
 
-    @property
-    def failed(self) -> Value:
-        return _zeros(self.b, self.lu, self.lead)
-
-    def with_failures(self, function: str, *results: Value, check: bool) -> tuple[Value, ...]:
-        """The results of a function, and the numbers of failures, which may have to be 0."""
-        failed = self.failed
-        return *(_checked(self.b, function, failed, *results) if check else results), failed
+    def failures(self, function: str, *, check: bool) -> Value:
+        """The numbers of failures, which have to be 0 if a function checks them."""
+        failed = _zeros(self.b, self.lu, self.lead)
+        if check:
+            demand_success(self.b, function, failed)
+        return failed
 
     def solved(self, y: Value) -> Value:
         return linear.factors_solved(self.b, self.lu, self.pivots, y)
@@ -89,7 +83,7 @@ def lu_factor(
     if not pivot:
         raise Unsupported(Reason.ATTRIBUTE, "pivot=False")
     factors = _Factors(b, x)
-    return factors.with_failures("torch.linalg.lu_factor_ex", *factors.shown, check=check_errors)
+    return *factors.shown, factors.failures("torch.linalg.lu_factor_ex", check=check_errors)
 
 
 @aten("linalg_inv_ex")
@@ -98,7 +92,7 @@ def inverse(
 ) -> tuple[Value, ...]:
     factors = _Factors(b, x)
     found = factors.whole(factors.solved(linear.identity(b, factors.lu)))
-    return factors.with_failures("linalg.inv_ex", found, check=check_errors)
+    return found, factors.failures("linalg.inv_ex", check=check_errors)
 
 
 @aten("_linalg_det")
@@ -138,7 +132,8 @@ def solve(
     factors = _Factors(b, x)
     found = _by_factors(b, *factors.shown, given, left=left or column)
     found = reshaped(b, found, out.shape)
-    return factors.with_failures("torch.linalg.solve_ex", found, *factors.shown, check=check_errors)
+    failed = factors.failures("torch.linalg.solve_ex", check=check_errors)
+    return found, *factors.shown, failed
 
 
 def _by_factors(
@@ -201,5 +196,5 @@ def solve_by_root(b: Builder, out: TensorType, y: Value, root: Value, upper: boo
 def inverse_by_root(b: Builder, _out: TensorType, root: Value, upper: bool = False) -> Value:
     own = linear.batched(b, root)
     failed = _zeros(b, own, root.shape[:-2])
-    found = reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
-    return _checked(b, "cholesky_inverse", failed, found)[0]
+    demand_success(b, "cholesky_inverse", failed)
+    return reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
