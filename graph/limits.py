@@ -85,6 +85,8 @@ def _range(graph: Graph, value: Value, depth: int = 16) -> tuple[int, int]:
         axis = a["axis"]
         assert isinstance(axis, int)
         return (0, first.shape[axis] - 1) if value is node.outputs[-1] else whole
+    if node.operator == "lu" and value is node.outputs[1]:
+        return 1, first.shape[1]
     if node.operator == "clip":
         high = min(whole[1], int(a["high"]))  # type: ignore[arg-type]
         return min(max(whole[0], int(a["low"])), high), high  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from ...base.errors import IRError
 from ...tir.ir import Func
 from ...tir.parser import parse
 from ..ir import TensorType
-from ..operator import Array, Kind, one_float, programmed
+from ..operator import Array, Kind, Limits, one_float, programmed
 
 
 def _square(name: str, x: TensorType) -> int:
@@ -129,9 +129,11 @@ for b in range({x.shape[0]}):
 
 def _exchanged(x: Array, pivots: Array, *, backwards: bool) -> Array:
     found, batch = x.copy(), np.arange(x.shape[0])
+    if pivots.size and not 1 <= pivots.min() <= pivots.max() <= x.shape[1]:
+        raise IndexError(f"a pivot is out of range of 1 to {x.shape[1]}")
     steps = range(x.shape[1])
     for k in reversed(steps) if backwards else steps:
-        row = np.clip(pivots[:, k].astype(np.int64) - 1, 0, x.shape[1] - 1)
+        row = pivots[:, k] - 1
         found[batch, k], found[batch, row] = found[batch, row].copy(), found[batch, k].copy()
     return found
 
@@ -142,7 +144,11 @@ def _rows(x: TensorType, pivots: TensorType, **_: Any) -> TensorType:
     return x
 
 
-@programmed(Kind.OPAQUE, reference=_exchanged, infer=_rows)
+def _from_one(x: TensorType, *_: TensorType, **__: Any) -> list[Limits]:
+    return [Limits(1, 1, x.shape[1])]
+
+
+@programmed(Kind.OPAQUE, reference=_exchanged, infer=_rows, limits=_from_one)
 def exchange_rows(x: TensorType, pivots: TensorType, *, backwards: bool = False) -> Func:
     """Matrices (batch, n, m) whose rows are exchanged as those of `lu` were, one after the other.
 

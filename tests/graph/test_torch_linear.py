@@ -109,6 +109,20 @@ def test_the_error_says_which_matrix_it_was() -> None:
     assert len(open_limits(graph)) == 1
 
 
+@pytest.mark.parametrize("wrong", [0, 5, -(2**31)])
+def test_pivots_out_of_range_are_an_error(wrong: int) -> None:
+    lu, pivots = L.lu_factor(ONE.flip(0)[None])
+    graph = exported(Module(L.lu_solve), lu, pivots, ONE[None])
+    given = [x.numpy() for x in (lu, pivots, ONE[None])]
+    np.testing.assert_array_equal(graph.reference(*given)[0], ONE.flip(0)[None])
+    pivots[0, 2] = wrong
+    for call in (graph.reference, tw.build(graph, "cpu -threads=1", allow=("default",))):
+        with pytest.raises(GuardError) as caught:
+            call(*given)
+    assert (caught.value.data["index"], caught.value.data["place"]) == (wrong, (0, 2))
+    assert not open_limits(exported(Module(lambda x: L.lu_solve(*L.lu_factor_ex(x)[:2], x)), ONE))
+
+
 def test_a_branch_in_which_a_function_may_fail_is_refused() -> None:
     def choice(function: Callable[..., Any]) -> Module:
         branches = (lambda x: function(x).sum(), torch.sum)
