@@ -124,7 +124,11 @@ def multiplied(
 
 
 def divided(b: Builder, x: Complex, y: Complex) -> Complex:
-    return multiplied(b, _wide(b, x), _inverse(b, y)).cast(b, x.real.dtype)
+    """The quotient; by 0 each part is divided by the real part of it."""
+    found = multiplied(b, _wide(b, x), _inverse(b, y)).cast(b, x.real.dtype)
+    by_zero = _is_zero(b, y)
+    pairs = zip(x.parts, found.parts, strict=True)
+    return Complex(*(b.add("where", by_zero, b.add("divide", u, y.real), v) for u, v in pairs))
 
 
 def reciprocal(b: Builder, x: Complex) -> Complex:
@@ -132,15 +136,20 @@ def reciprocal(b: Builder, x: Complex) -> Complex:
 
 
 def _inverse(b: Builder, x: Complex) -> Complex:
-    """In float64; of float64 parts are divided by the larger one, whose squares are in range."""
-    own = _wide(b, x)
-    scale = None
-    if x.real.dtype == "float64":
-        scale = b.add("maximum", b.add("abs", own.real), b.add("abs", own.imag))
-        own = Complex(*(b.add("divide", part, scale) for part in own.parts))
-    squares = _squares(b, own)
-    squares = squares if scale is None else b.add("multiply", squares, scale)
-    return conjugate(b, own.each(lambda part: b.add("divide", part, squares)))
+    """In float64, by the ratio of the parts, so that no square is out of range (Smith, 1962)."""
+    real, imag = _wide(b, x).parts
+    steep = b.add("less", b.add("abs", real), b.add("abs", imag))
+    larger, smaller = b.add("where", steep, imag, real), b.add("where", steep, real, imag)
+    ratio = b.add("divide", smaller, larger)
+    below = b.add("add", larger, b.add("multiply", smaller, ratio))
+    first = b.add("divide", b.constant(1.0, "float64"), below)
+    second = b.add("divide", ratio, below)
+    pairs = (first, second), (second, first)
+    return conjugate(b, Complex(*(b.add("where", steep, v, u) for u, v in pairs)))
+
+
+def _is_zero(b: Builder, x: Complex) -> Value:
+    return equal(b, x, x.each(lambda part: b.constant(0, part.dtype)))
 
 
 def power(b: Builder, x: Complex, exponent: float) -> Complex:
@@ -160,22 +169,20 @@ def logarithm(b: Builder, x: Complex) -> Complex:
 
 
 def complex_power(b: Builder, x: Complex, y: Complex) -> Complex:
-    """To a complex power; 0 to the power of 0 is 1, of one whose real part is positive 0."""
-    dtype, zero = x.real.dtype, b.constant(0, x.real.dtype)
+    """To a complex power, which of 0 is 0 for positive ones, else NaN; to that of 0 it is 1."""
+    zero, one, nan = (b.constant(number, x.real.dtype) for number in (0, 1, math.nan))
     found = exponential(b, multiplied(b, y, logarithm(b, x)))
-    of_zero, by_zero = (
-        b.add("logical_and", *(b.add("equal", part, zero) for part in number.parts))
-        for number in (x, y)
+    positive = b.add("logical_and", b.add("less", zero, y.real), b.add("equal", y.imag, zero))
+    of_zero, by_zero = _is_zero(b, x), _is_zero(b, y)
+    found = found.each(
+        lambda part: b.add("where", of_zero, b.add("where", positive, zero, nan), part)
     )
-    known = b.add("logical_or", by_zero, b.add("less", zero, y.real))
-    real = b.add("where", known, cast_to(b, by_zero, dtype), b.constant(math.nan, dtype))
-    imag = b.add("where", known, zero, b.constant(math.nan, dtype))
-    pairs = zip((real, imag), found.parts, strict=True)
-    return Complex(*(b.add("where", of_zero, *pair) for pair in pairs))
+    pairs = zip((one, zero), found.parts, strict=True)
+    return Complex(*(b.add("where", by_zero, *pair) for pair in pairs))
 
 
 def tanh(b: Builder, x: Complex) -> Complex:
-    """By the tangents of the parts, which do not overflow."""
+    """By the tangents of the parts, which do not overflow; of infinities it is real."""
     own = _wide(b, x)
     first, second, one = b.add("tanh", own.real), b.add("tan", own.imag), b.constant(1.0, "float64")
     a, c = (b.add("multiply", part, part) for part in (first, second))
@@ -184,7 +191,10 @@ def tanh(b: Builder, x: Complex) -> Complex:
         b.add("multiply", first, b.add("add", one, c)),
         b.add("multiply", second, b.add("subtract", one, a)),
     )
-    return Complex(*(b.add("divide", part, below) for part in made)).cast(b, x.real.dtype)
+    infinite = pointwise.is_infinite(b, own.real)
+    pairs = zip((first, b.constant(0.0, "float64")), made, strict=True)
+    found = (b.add("where", infinite, u, b.add("divide", v, below)) for u, v in pairs)
+    return Complex(*found).cast(b, x.real.dtype)
 
 
 def equal(b: Builder, x: Complex, y: Complex) -> Value:

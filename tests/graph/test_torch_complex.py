@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,18 @@ def written(x: Any) -> Any:
 def test_spectra(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     check(Module(function), torch.randn(shape), tolerance=2e-5, compiled=function is arithmetic)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_quotients_of_ends(dtype: Any) -> None:
+    ends = [complex(math.inf, 1), complex(-2, -math.inf), 1e-30j, 1e30 + 1e29j, 1 + 1j, 0j]
+    given = torch.view_as_real(torch.tensor(ends, dtype=dtype))
+
+    def quotients(pairs: Any) -> Any:
+        x = torch.view_as_complex(pairs)
+        return torch.view_as_real((1 + x[4]) / x), torch.view_as_real(x / x[3])
+
+    check(Module(quotients), given, tolerance=1e-6, compiled=False)
 
 
 class Spectral(torch.nn.Module):  # type: ignore[misc]
