@@ -22,7 +22,7 @@ from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, TensorType, Value
 from ...graph.operator import Array
 from ..unsupported import Reason, Unsupported
-from .module import elements
+from .module import elements, is_complex
 
 Tensor: TypeAlias = "Value | Complex"
 Translate: TypeAlias = "Callable[[Builder, Op], Tensor | Sequence[Tensor]]"
@@ -105,10 +105,7 @@ class Op:
     @property
     def operands(self) -> Sequence[Value]:
         """What is given, if that is real."""
-        real = [value for value in self.given if isinstance(value, Value)]
-        if len(real) < len(self.given):
-            raise Unsupported(Reason.DTYPE, "complex")
-        return real
+        return _real(self.given)
 
     def __getitem__(self, place: int) -> Value:
         return self.operands[place]
@@ -155,12 +152,18 @@ class Op:
 
     def lifted_body(self, values: Sequence[Value]) -> list[Value]:
         """What the first region, whose body is for scalars, computes of tensors."""
-        made = self.program.block(self.block(), values, lifted=True)
-        return [value for value in made if isinstance(value, Value)]
+        return _real(self.program.block(self.block(), values, lifted=True))
 
     def formulas(self, place: int = 0) -> list[str]:
         """What a region returns, as text: `add(a, b)` of its arguments in their order."""
         return formulas(self.block(place))
+
+
+def _real(tensors: Sequence[Tensor]) -> list[Value]:
+    real = [x for x in tensors if isinstance(x, Value)]
+    if len(real) < len(tensors):
+        raise Unsupported(Reason.DTYPE, "complex")
+    return real
 
 
 def python(attribute: Any) -> Any:
@@ -214,6 +217,8 @@ def _text(value: Any, known: dict[Any, str]) -> str:
 
 
 def _number(constant: Any) -> str:
+    if is_complex(constant.results[0].type):
+        return "?"
     data = elements(constant.attributes["value"])
     return repr(data.reshape(-1)[0].item()) if data.size == 1 else "?"
 

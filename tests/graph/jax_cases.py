@@ -821,7 +821,15 @@ def _complex(c: Cases) -> None:
     )
     c.case("complex_powers", lambda z: (z**2, z**1.5, z**z), z)
     c.case("complex_powers_of_zero", lambda z: ((z * 0) ** (z * 0), (z * 0) ** abs(z)), z)
+    ends = np.array([complex(np.inf, 1), complex(-2, -np.inf), 0, 1 + 1j, 1], np.complex64)
+    c.case(
+        "complex_quotients_of_ends", lambda z: ((1 + 2j) / z, z[:2] / z[3], z / z[:2, None]), ends
+    )
+    c.case("complex_powers_of_ends", lambda z: (z ** (0 * z.real[2:3]), z[2] ** z[2:]), ends)
+    c.case("complex_tanh_of_ends", lambda z: jnp.tanh(z * jnp.array([[1 + 1j], [-1]])), ends)
     c.case("complex_trigonometry", lambda z: (jnp.sin(z), jnp.tanh(z), jnp.tanh(40 * z)), z)
+    c.case("complex_hyperbolic", lambda z: (jnp.sinh(z), jnp.cosh(z), jnp.arcsinh(z)), z / 2)
+    c.case("complex_arcs", lambda z: (jnp.arccos(z), jnp.arctan(z), jnp.arctanh(z)), z / 2)
     c.case(
         "complex_sums",
         lambda z: (z.sum(), z.mean(1), jnp.cumsum(z, 0), z.prod(1), z[:0].prod(0)),
@@ -855,6 +863,12 @@ def _summed_together(z: Any, x: Any) -> Any:
 def _refused(c: Cases) -> None:
     """What is refused, by name."""
     z = c.array(3, 4) + 1j * c.array(3, 4)
+    c.case(
+        "complex_constant_in_a_body",
+        lambda z: lax.reduce(z, np.complex64(0), lambda a, b: a + b * np.complex64(1j), (0,)),
+        z,
+        refused="DTYPE",
+    )
     c.case("complex_and_real", _summed_together, z, z.real, refused="DTYPE")
     c.case(
         "complex_factors",

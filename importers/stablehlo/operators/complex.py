@@ -15,11 +15,11 @@ from ....graph.ir import Value
 from ...unsupported import Reason, Unsupported
 from ..module import complex_elements, is_complex
 from ..table import TABLE, Op, enumerated, hlo_complex
-from .control import branch, call, composite, loop, same
+from .control import branch, call, decomposed, loop, same
 from .reduction import is_unit
 
 hlo_complex("func.call")(call)
-hlo_complex("composite")(composite)
+hlo_complex("composite")(decomposed)
 hlo_complex("optimization_barrier")(same)
 hlo_complex("while")(loop)
 hlo_complex("case", "if")(branch)

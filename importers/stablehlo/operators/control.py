@@ -25,6 +25,10 @@ def composite(b: Builder, op: Op) -> Tensor | Sequence[Tensor]:
     own = TABLE.get(name)
     if own is not None and (own.lifts or not op.lifted):
         return own.translate(b, op)
+    return decomposed(b, op)
+
+
+def decomposed(_b: Builder, op: Op) -> Sequence[Tensor]:
     return op.program.function(op.attribute("decomposition"), op.given, lifted=op.lifted)
 
 
