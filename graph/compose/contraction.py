@@ -14,6 +14,7 @@ from ..ir import Value
 from .basics import cast_to, part, reshaped
 from .linear import turned
 from .movement import dilated
+from .pointwise import clipped
 
 
 def product(b: Builder, x: Value, y: Value) -> Value:
@@ -132,8 +133,7 @@ def _places(b: Builder, count: int) -> Value:
 
 
 def _within(b: Builder, places: Value, count: int) -> Value:
-    last = b.constant(count - 1, "int64")
-    return b.add("minimum", b.add("maximum", places, b.constant(0, "int64")), last)
+    return clipped(b, places, b.constant(0, "int64"), b.constant(count - 1, "int64"))
 
 
 def _at(b: Builder, values: Value, places: Value) -> Value:

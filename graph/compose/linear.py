@@ -31,6 +31,23 @@ def triangle_solved(
     return b.add("solve_triangular", own, y, lower=lower != transposed, unit=unit)
 
 
+def solved_by_triangle(
+    b: Builder,
+    a: Value,
+    y: Value,
+    *,
+    left: bool,
+    lower: bool,
+    transposed: bool = False,
+    unit: bool = False,
+) -> Value:
+    """The x (..., n, m) of `a @ x = y`, or of `x @ a = y`, of triangles, or of their transposes."""
+    lead, (own, given) = alike(b, a, y if left else turned(b, y))
+    found = triangle_solved(b, own, given, lower=lower, transposed=transposed == left, unit=unit)
+    found = reshaped(b, found, (*lead, *found.shape[1:]))
+    return found if left else turned(b, found)
+
+
 def factors_solved(
     b: Builder, lu: Value, pivots: Value, y: Value, *, transposed: bool = False
 ) -> Value:
@@ -78,6 +95,19 @@ def determinant(b: Builder, lu: Value, pivots: Value) -> Value:
     """The determinants (batch) of matrices, given their factors."""
     product = b.add("prod", diagonal(b, lu), axes=(1,))
     return b.add("multiply", product, sign_of_order(b, pivots, lu.dtype))
+
+
+def root(b: Builder, x: Value, *, lower: bool) -> tuple[Value, Value]:
+    """The root of matrices (..., n, n), and the row from 1 on at which there is none, or 0."""
+    own = b.add("cholesky", batched(b, x if lower else turned(b, x)))
+    failed = first_failure(b, b.add("is_nan", diagonal(b, own)), x.shape[:-2])
+    found = reshaped(b, own, x.shape)
+    return found if lower else turned(b, found), failed
+
+
+def zero_pivot(b: Builder, lu: Value, lead: Sequence[int]) -> Value:
+    """The row from 1 on at which the diagonal of matrices (batch, n, n) is 0, or 0."""
+    return first_failure(b, b.add("equal", diagonal(b, lu), b.constant(0, lu.dtype)), lead)
 
 
 def first_failure(b: Builder, bad: Value, lead: Sequence[int]) -> Value:

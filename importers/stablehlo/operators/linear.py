@@ -10,34 +10,14 @@ from ...unsupported import Reason, Unsupported
 from ..table import Op, enumerated, hlo
 
 
-def _root(b: Builder, x: Value, *, lower: bool) -> tuple[Value, Value]:
-    """The root of matrices (..., n, n), and the row from 1 on at which there is none, or 0."""
-    root = b.add("cholesky", linear.batched(b, x if lower else linear.turned(b, x)))
-    failed = linear.first_failure(b, b.add("is_nan", linear.diagonal(b, root)), x.shape[:-2])
-    found = reshaped(b, root, x.shape)
-    return found if lower else linear.turned(b, found), failed
-
-
-def _solved(
-    b: Builder, a: Value, y: Value, *, left: bool, lower: bool, transposed: bool, unit: bool
-) -> Value:
-    """The x of `a @ x = y`, or of `x @ a = y`, of a triangle."""
-    own = linear.batched(b, y if left else linear.turned(b, y))
-    found = linear.triangle_solved(
-        b, linear.batched(b, a), own, lower=lower, transposed=transposed == left, unit=unit
-    )
-    found = reshaped(b, found, (*y.shape[:-2], *found.shape[1:]))
-    return found if left else linear.turned(b, found)
-
-
 @hlo("cholesky")
 def cholesky(b: Builder, op: Op) -> Value:
-    return _root(b, op[0], lower=bool(op.attribute("lower", False)))[0]
+    return linear.root(b, op[0], lower=bool(op.attribute("lower", False)))[0]
 
 
 @hlo("triangular_solve")
 def triangular_solve(b: Builder, op: Op) -> Value:
-    return _solved(
+    return linear.solved_by_triangle(
         b,
         *op.operands,
         left=op.attribute("left_side"),
@@ -54,12 +34,12 @@ def _is(op: Op, option: str, letter: str) -> bool:
 
 @hlo("custom_call @lapack_spotrf_ffi", "custom_call @lapack_dpotrf_ffi")
 def root_by_lapack(b: Builder, op: Op) -> tuple[Value, Value]:
-    return _root(b, op[0], lower=_is(op, "uplo", "L"))
+    return linear.root(b, op[0], lower=_is(op, "uplo", "L"))
 
 
 @hlo("custom_call @lapack_strsm_ffi", "custom_call @lapack_dtrsm_ffi")
 def triangle_solved_by_lapack(b: Builder, op: Op) -> Value:
-    return _solved(
+    return linear.solved_by_triangle(
         b,
         *op.operands,
         left=_is(op, "side", "L"),
@@ -75,6 +55,5 @@ def factors_by_lapack(b: Builder, op: Op) -> tuple[Value, ...]:
     if x.shape[-1] != x.shape[-2]:
         raise Unsupported(Reason.ATTRIBUTE, f"{x.type} is not square")
     lu, pivots = b.add_all("lu", linear.batched(b, x))
-    singular = b.add("equal", linear.diagonal(b, lu), b.constant(0, x.dtype))
-    failed = linear.first_failure(b, singular, x.shape[:-2])
+    failed = linear.zero_pivot(b, lu, x.shape[:-2])
     return reshaped(b, lu, x.shape), reshaped(b, pivots, x.shape[:-1]), failed

@@ -6,8 +6,6 @@ where PyTorch checks them, else results are infinite or NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....graph.builder import Builder
 from ....graph.compose import linear
 from ....graph.compose.basics import reshaped
@@ -17,19 +15,11 @@ from ..assertions import demand_success
 from ..table import aten
 
 
-def _root(b: Builder, x: Value, *, upper: bool) -> tuple[Value, Value]:
-    own = linear.batched(b, linear.turned(b, x) if upper else x)
-    root = b.add("cholesky", own)
-    failed = linear.first_failure(b, b.add("is_nan", linear.diagonal(b, root)), x.shape[:-2])
-    found = reshaped(b, root, x.shape)
-    return linear.turned(b, found) if upper else found, failed
-
-
 @aten("linalg_cholesky_ex")
 def cholesky_ex(
     b: Builder, _out: TensorType, x: Value, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, ...]:
-    root, failed = _root(b, x, upper=upper)
+    root, failed = linear.root(b, x, lower=not upper)
     if check_errors:
         demand_success(b, "linalg.cholesky_ex", failed)
     return root, failed
@@ -37,15 +27,9 @@ def cholesky_ex(
 
 @aten("cholesky")
 def cholesky(b: Builder, _out: TensorType, x: Value, upper: bool = False) -> Value:
-    root, failed = _root(b, x, upper=upper)
+    root, failed = linear.root(b, x, lower=not upper)
     demand_success(b, "cholesky", failed)
     return root
-
-
-def _zeros(b: Builder, x: Value, lead: Sequence[int]) -> Value:
-    """The first rows of matrices (batch, n, n), from 1 on, whose diagonal is 0; 0 without one."""
-    zero = b.add("equal", linear.diagonal(b, x), b.constant(0, x.dtype))
-    return linear.first_failure(b, zero, lead)
 
 
 class _Factors:
@@ -67,7 +51,7 @@ class _Factors:
 
     def failures(self, function: str, *, check: bool) -> Value:
         """The numbers of failures, which have to be 0 if a function checks them."""
-        failed = _zeros(self.b, self.lu, self.lead)
+        failed = linear.zero_pivot(self.b, self.lu, self.lead)
         if check:
             demand_success(self.b, function, failed)
         return failed
@@ -173,11 +157,7 @@ def solve_triangular(
     left: bool = True,
     unitriangular: bool = False,
 ) -> Value:
-    own, given = (x, y) if left else (linear.turned(b, x), linear.turned(b, y))
-    lead, (own, given) = linear.alike(b, own, given)
-    found = linear.triangle_solved(b, own, given, lower=upper != left, unit=unitriangular)
-    found = reshaped(b, found, (*lead, *found.shape[1:]))
-    return found if left else linear.turned(b, found)
+    return linear.solved_by_triangle(b, x, y, left=left, lower=not upper, unit=unitriangular)
 
 
 def _by_root(b: Builder, root: Value, y: Value, *, upper: bool) -> Value:
@@ -195,6 +175,6 @@ def solve_by_root(b: Builder, out: TensorType, y: Value, root: Value, upper: boo
 @aten("cholesky_inverse")
 def inverse_by_root(b: Builder, _out: TensorType, root: Value, upper: bool = False) -> Value:
     own = linear.batched(b, root)
-    failed = _zeros(b, own, root.shape[:-2])
+    failed = linear.zero_pivot(b, own, root.shape[:-2])
     demand_success(b, "cholesky_inverse", failed)
     return reshaped(b, _by_root(b, own, linear.identity(b, own), upper=upper), root.shape)
