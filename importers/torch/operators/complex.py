@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -165,11 +165,6 @@ def from_parts(b: Builder, out: TensorType, real: Value, imag: Value) -> Complex
     return Complex(*(b.add("broadcast_to", part, shape=out.shape) for part in (real, imag)))
 
 
-@aten_complex("polar")
-def polar(b: Builder, _out: TensorType, size: Value, angle: Value) -> Complex:
-    return of_parts.polar(b, size, angle)
-
-
 @aten_complex("_to_copy")
 def cast(b: Builder, out: TensorType, x: Operand, *, dtype: Any = None) -> Complex | Value:
     if dtype is not None and not dtype.is_complex:
@@ -178,24 +173,29 @@ def cast(b: Builder, out: TensorType, x: Operand, *, dtype: Any = None) -> Compl
     return _complex(b, x, out)
 
 
-@aten_complex("_conj", "_conj_physical", "conj_physical")
-def conjugate(b: Builder, _out: TensorType, x: Complex) -> Complex:
-    return of_parts.conjugate(b, x)
+_OF_ALL: dict[str, Callable[..., Value | Complex]] = {
+    "_conj": of_parts.conjugate,
+    "_conj_physical": of_parts.conjugate,
+    "abs": of_parts.size,
+    "angle": of_parts.angle,
+    "conj_physical": of_parts.conjugate,
+    "exp": of_parts.exponential,
+    "log": of_parts.logarithm,
+    "polar": of_parts.polar,
+    "reciprocal": of_parts.reciprocal,
+    "sgn": of_parts.sign,
+}
+"""Functions of whole operands."""
 
 
-@aten_complex("abs")
-def size(b: Builder, _out: TensorType, x: Complex) -> Value:
-    return of_parts.size(b, x)
+def _of_all(
+    function: Callable[..., Value | Complex], b: Builder, _out: TensorType, *operands: Operand
+) -> Value | Complex:
+    return function(b, *operands)
 
 
-@aten_complex("sgn")
-def sign(b: Builder, _out: TensorType, x: Complex) -> Complex:
-    return of_parts.sign(b, x)
-
-
-@aten_complex("angle")
-def angle(b: Builder, _out: TensorType, x: Complex) -> Value:
-    return of_parts.angle(b, x)
+for _overload, _function in _OF_ALL.items():
+    aten_complex(_overload)(partial(_of_all, _function))
 
 
 def _spread(b: Builder, out: TensorType, x: Complex) -> Complex:
@@ -250,11 +250,6 @@ def divide(b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
     return _spread(b, out, own.each(lambda part: b.add("divide", part, divisor.real)))
 
 
-@aten_complex("reciprocal")
-def reciprocal(b: Builder, _out: TensorType, x: Complex) -> Complex:
-    return of_parts.reciprocal(b, x)
-
-
 @aten_complex("pow.Tensor_Scalar")
 def power(b: Builder, _out: TensorType, x: Complex, exponent: Any) -> Complex:
     if isinstance(exponent, complex):
@@ -266,16 +261,6 @@ def power(b: Builder, _out: TensorType, x: Complex, exponent: Any) -> Complex:
 def square_root(b: Builder, _out: TensorType, x: Complex) -> Complex:
     """The one whose real part is not negative."""
     return of_parts.power(b, x, 0.5)
-
-
-@aten_complex("log")
-def logarithm(b: Builder, _out: TensorType, x: Complex) -> Complex:
-    return of_parts.logarithm(b, x)
-
-
-@aten_complex("exp")
-def exponential(b: Builder, _out: TensorType, x: Complex) -> Complex:
-    return of_parts.exponential(b, x)
 
 
 @aten_complex("eq.Tensor", "eq.Scalar")
@@ -291,11 +276,7 @@ def not_equal(b: Builder, out: TensorType, x: Operand, y: Operand) -> Value:
 
 
 def _product(overload: str, b: Builder, out: TensorType, x: Operand, y: Operand) -> Complex:
-    def times(*pair: Value) -> Value:
-        made = TABLE[overload](b, out, *pair)
-        assert isinstance(made, Value)
-        return made
-
+    times: Callable[..., Any] = partial(TABLE[overload], b, out)
     return of_parts.multiplied(b, _complex(b, x, out), _complex(b, y, out), times)
 
 
@@ -307,11 +288,6 @@ for _overload in ("mm.default", "bmm.default", "matmul.default", "mv.default", "
 def einsum(b: Builder, out: TensorType, equation: str, tensors: Sequence[Operand]) -> Complex:
     if len(tensors) != 2:
         raise Unsupported(Reason.ATTRIBUTE, f"{len(tensors)} complex operands")
-
-    def times(*pair: Value) -> Value:
-        made = TABLE["einsum.default"](b, out, equation, list(pair))
-        assert isinstance(made, Value)
-        return made
-
+    times: Callable[..., Any] = partial(TABLE["einsum.default"], b, out, equation)
     first, second = (_complex(b, x, out) for x in tensors)
-    return of_parts.multiplied(b, first, second, times)
+    return of_parts.multiplied(b, first, second, lambda *pair: times(pair))
