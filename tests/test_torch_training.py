@@ -158,6 +158,28 @@ def tensor_at(type_: Any, address: int) -> Any:
     return np.frombuffer(memory, tw.base.dtypes.to_numpy(type_.dtype)).reshape(type_.shape)
 
 
+@pytest.mark.parametrize(("mode", "padding"), [("sum", None), ("mean", 1), ("max", 1)])
+def test_tables_of_bags_get_their_gradients(mode: str, padding: int | None) -> None:
+    bags = torch.nn.EmbeddingBag(5, 3, mode=mode, padding_idx=padding)
+    ids, at = torch.tensor([1, 2, 1, 4, 0, 1, 4]), torch.tensor([0, 2, 2, 6])
+    factors = torch.linspace(-1, 2, 7, requires_grad=True) if mode == "sum" else None
+
+    def found(call: Any) -> Any:
+        bags.zero_grad()
+        made = call(ids, at, factors)
+        (made * torch.linspace(-1, 1, 12).view(4, 3)).sum().backward()
+        read = [made.detach(), bags.weight.grad.clone()]
+        return read if factors is None else [*read, factors.grad.clone()]
+
+    wanted = found(bags)
+    if factors is not None:
+        factors.grad = None
+    torch.testing.assert_close(found(compiled(bags)), wanted)
+    assert not tw.torch_report().on("torch")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(bags)(ids, at, factors), wanted[0])
+
+
 def test_rows_that_data_choose_get_their_gradients() -> None:
     module = torch.nn.Embedding(6, 3, padding_idx=0)
     places = torch.tensor([[1, 5, 1], [0, 0, 2]])

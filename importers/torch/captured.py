@@ -17,6 +17,7 @@ from ...base.errors import ModelError
 from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, Graph, Value
 from ..unsupported import Reason, Unsupported
+from .bags import bags_by_operators
 from .nodes import (
     AtenNodes,
     constant_of,
@@ -118,6 +119,7 @@ def decompositions() -> Mapping[Any, Any]:
     for name in DECOMPOSED:
         overload = attrgetter(name)(torch.ops.aten)
         table[overload] = torch._decomp.decomposition_table[overload]
+    table.update(bags_by_operators())
     return {o: d for o, d in table.items() if str(o).removeprefix("aten.") not in TABLE}
 
 

@@ -15,6 +15,7 @@ from ...base.errors import ModelError
 from ...graph.compose.complex import Complex
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
+from .bags import bags_by_operators
 from .nodes import AtenNodes, Result, constant_of, input_of, output_of
 from .table import DECOMPOSED, TABLE
 
@@ -84,6 +85,7 @@ def _decomposed(program: Any) -> Any:
     for name in DECOMPOSED:
         overload = operator.attrgetter(name)(torch.ops.aten)
         table[overload] = torch._decomp.decomposition_table[overload]
+    table.update(bags_by_operators())
     return program.run_decompositions(table)
 
 

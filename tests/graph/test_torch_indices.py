@@ -114,6 +114,28 @@ def test_bags_begin_in_their_order(offsets: list[int]) -> None:
         graph.reference(X, IDS, torch.tensor(offsets), factors)
 
 
+def test_the_last_bag_ends_with_the_indices() -> None:
+    """PyTorch sums up to the last offset, and takes the mean, or the largest, of all indices."""
+    bags = torch.nn.EmbeddingBag(3, 4, mode="sum", include_last_offset=True)
+    at = torch.tensor([0, 2, 4])
+    graph = tw.import_torch(torch.export.export(bags, (IDS, at)))
+    np.testing.assert_allclose(graph.reference(IDS, at)[0], bags(IDS, at).detach(), rtol=1e-6)
+    model = tw.build(graph, "cpu -threads=1")
+    for offsets in ([0, 2, 3], [0, 2, 9], [0, 2, 0], [1, 2, 4], [0, 3, 2]):
+        with pytest.raises(GuardError) as caught:
+            model(IDS.numpy(), np.array(offsets))
+        assert caught.value.data["node"] == "embedding_bag"
+
+
+def test_no_indices_are_no_bags() -> None:
+    bags = torch.nn.EmbeddingBag(3, 4, mode="mean", include_last_offset=True)
+    none, at = torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0, 0])
+    graph = tw.import_torch(torch.export.export(bags, (none, at)))
+    assert not graph.reference(none, at)[0].any()
+    with pytest.raises(GuardError):
+        graph.reference(none, torch.tensor([0, 0, 2]))
+
+
 @pytest.mark.parametrize("ignored", [-100, -7, 2])
 def test_labels_that_are_ignored_are_no_indices(ignored: int) -> None:
     class Loss(torch.nn.Module):  # type: ignore[misc]

@@ -18,6 +18,7 @@ from ....graph.compose.movement import sliced, taken
 from ....graph.compose.pointwise import floor_divided
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
+from ..bags import LARGEST, MEAN
 from ..table import Number, Operand, as_value, aten, common
 
 
@@ -39,21 +40,26 @@ def embedding_bag(
     mode: int = 0,
     _sparse: bool = False,
     factors: Value | None = None,
-    _with_end: bool = False,
+    with_end: bool = False,
     padding: int = -1,
 ) -> Sequence[Value]:
     """Of each bag of indices the sum, mean or largest of their rows; a bag begins at each offset.
 
-    Rows of the index `padding` are left out. Other results are for gradients.
+    The last offset may be where the last bag ends, which has to be the number of indices: PyTorch
+    itself reads indices behind it for a mean or the largest. Rows of the index `padding` are left
+    out. Other results are for gradients.
     """
     bags, count = out.shape[0], indices.type.size
-    if not out.size or not count:
+    if not out.size:
         return (b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape),)
-    bag = _bags(b, cast_to(b, part(b, offsets, 0, 0, bags), "int64"), count)
+    end = b.constant([count])
+    edges = cast_to(b, offsets, "int64")
+    edges = edges if with_end else b.add("concatenate", edges, end, axis=0)
+    bag = _bags(b, edges, count)
     rows = taken(b, weight, indices, 0, negative=False)
     if factors is not None:
         rows = b.add("multiply", rows, reshaped(b, factors, (count, 1)))
-    absent = dtypes.extremes(out.dtype)[0] if mode == _LARGEST else 0
+    absent = dtypes.extremes(out.dtype)[0] if mode == LARGEST else 0
     kept = b.add("logical_not", b.add("equal", indices, b.constant(padding, indices.dtype)))
     rows = b.add("where", reshaped(b, kept, (count, 1)), rows, b.constant(absent, out.dtype))
 
@@ -62,30 +68,33 @@ def embedding_bag(
         empty = b.add("broadcast_to", b.constant(start, values.dtype), shape=whole)
         return b.add("scatter_nd", empty, bag, values, reduction=reduction, negative=False)
 
-    if mode not in (_MEAN, _LARGEST):
+    if mode not in (MEAN, LARGEST):
         return (together(rows, "add", 0),)
     sizes = reshaped(b, together(cast_to(b, kept, "int64"), "add", 0), (bags, 1))
-    if mode == _MEAN:
+    if mode == MEAN:
         some = b.add("maximum", sizes, b.constant(1, "int64"))
         return (b.add("divide", together(rows, "add", 0), cast_to(b, some, out.dtype)),)
     none = b.add("equal", sizes, b.constant(0, "int64"))
     return (b.add("where", none, b.constant(0, out.dtype), together(rows, "max", absent)),)
 
 
-_MEAN, _LARGEST = 1, 2
-"""Modes of bags; another is the sum."""
+def _bags(b: Builder, edges: Value, count: int) -> Value:
+    """The bag of each of so many indices, in tuples of one, of where bags begin and the last ends.
 
-
-def _bags(b: Builder, starts: Value, count: int) -> Value:
-    """The bag of each of so many indices, in tuples of one: -1 before the first start.
-
-    The model demands that bags end where they start, or behind, and no later than the indices.
+    The model demands that these are from 0 to the count, and do not decrease.
     """
-    bags = starts.type.size
+    bags = edges.type.size - 1
     room(count, bags)
-    ends = b.add("concatenate", part(b, starts, 0, 1, bags - 1), b.constant([count]), axis=0)
-    late = cast_to(b, b.add("less", ends, starts), "int32")
-    b.demand(late, by="aten._embedding_bag.default", broken="bag {place} ends before it starts")
+    zero, end = b.constant([0]), b.constant([count])
+    least = b.add("concatenate", zero, part(b, edges, 0, 0, bags - 1), end, axis=0)
+    greatest = b.constant([0] + [count] * bags)
+    outside = b.add("logical_or", b.add("less", edges, least), b.add("less", greatest, edges))
+    b.demand(
+        cast_to(b, outside, "int32"), by="embedding_bag",
+        broken=f"offset {{place}} is out of order: offsets begin at 0, do not decrease, and end at "
+        f"{count}, the number of indices",
+    )  # fmt: skip
+    starts = part(b, edges, 0, 0, bags)
     begun = b.add("less_equal", starts, b.constant(np.arange(count).reshape(count, 1), "int64"))
     bag = b.add("sum", cast_to(b, begun, "int64"), axes=(1,), keepdims=True)
     return b.add("subtract", bag, b.constant(1, "int64"))
