@@ -161,23 +161,23 @@ def tensor_at(type_: Any, address: int) -> Any:
 @pytest.mark.parametrize(("mode", "padding"), [("sum", None), ("mean", 1), ("max", 1)])
 def test_tables_of_bags_get_their_gradients(mode: str, padding: int | None) -> None:
     bags = torch.nn.EmbeddingBag(5, 3, mode=mode, padding_idx=padding)
-    ids, at = torch.tensor([1, 2, 1, 4, 0, 1, 4]), torch.tensor([0, 2, 2, 6])
-    factors = torch.linspace(-1, 2, 7, requires_grad=True) if mode == "sum" else None
-
-    def found(call: Any) -> Any:
-        bags.zero_grad()
-        made = call(ids, at, factors)
-        (made * torch.linspace(-1, 1, 12).view(4, 3)).sum().backward()
-        read = [made.detach(), bags.weight.grad.clone()]
-        return read if factors is None else [*read, factors.grad.clone()]
-
-    wanted = found(bags)
-    if factors is not None:
-        factors.grad = None
-    torch.testing.assert_close(found(compiled(bags)), wanted)
-    assert not tw.torch_report().on("torch")
+    given = [torch.tensor([1, 2, 1, 4, 0, 1, 4]), torch.tensor([0, 2, 2, 6])]
+    given += [torch.linspace(-1, 2, 7)] if mode == "sum" else []
+    fast = compiled(bags)
+    torch.testing.assert_close(gradients(fast, bags, *given), gradients(bags, bags, *given))
     with torch.no_grad():
-        torch.testing.assert_close(compiled(bags)(ids, at, factors), wanted[0])
+        torch.testing.assert_close(fast(*given), bags(*given))
+    assert not tw.torch_report().on("torch")
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_margins_of_several_labels(reduction: str) -> None:
+    """Rows that have fewer labels than others, and one that has a label twice."""
+    loss = torch.nn.MultiLabelMarginLoss(reduction=reduction)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([[3, 0, -1, 1], [-1, 0, 0, 0], [0, 0, 2, 3]])
+    found = gradients(compiled(loss), loss, x, labels)
+    torch.testing.assert_close(found, gradients(loss, loss, x, labels))
 
 
 def test_rows_that_data_choose_get_their_gradients() -> None:

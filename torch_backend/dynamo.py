@@ -119,9 +119,9 @@ def _with_all_draws() -> AbstractContextManager[Any]:
 
 @contextmanager
 def _without_python_kernels() -> Iterator[None]:
-    """Capture resizings as operators: PyTorch's kernels in Python make lookups of them."""
+    """Capture operators whole that PyTorch's kernels in Python divide before all decompositions."""
     removed = []
-    for operator in _resizings():
+    for operator in _kept_operators():
         kernels = operator.py_kernels
         removed.append((operator, {key: kernels.pop(key) for key in _PYTHON if key in kernels}))
         operator._dispatch_cache.clear()
@@ -137,13 +137,15 @@ _PYTHON = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd
 
 
 @cache
-def _resizings() -> Sequence[Any]:
-    """The overloads of resizings that, with their gradients, are in the table of operators."""
+def _kept_operators() -> Sequence[Any]:
+    """Overloads that, with their gradients, are in the table of operators: resizings, of which
+    PyTorch makes lookups, and a loss that it computes wrongly."""
     decompositions()  # it loads the table
     suffix = "_backward.default"
     names = (name.removesuffix(suffix) for name in TABLE if name.endswith(suffix))
     packets = [getattr(torch.ops.aten, n) for n in names if n.startswith("upsample_")]
-    return [getattr(packet, name) for packet in packets for name in packet.overloads()]
+    resizings = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+    return [*resizings, torch.ops.aten.multilabel_margin_loss_forward.default]
 
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")

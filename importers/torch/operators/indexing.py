@@ -454,6 +454,40 @@ def multilabel_margin(
 
     PyTorch's own decomposition counts rows that have fewer labels than another wrongly.
     """
+    margin, hit = _margins(b, x, target)
+    classes = margin.shape[-1]
+    loss = times(b, b.add("sum", margin, axes=(1, 2)), 1 / classes)
+    if reduction:
+        loss = b.add("mean" if reduction == 1 else "sum", loss, axes=(0,))
+    labelled = cast_to(b, b.add("max", hit, axes=(1,)), x.dtype)
+    return reshaped(b, loss, out.shape), reshaped(b, labelled, target.shape)
+
+
+@aten("multilabel_margin_loss_backward")
+def multilabel_margin_gradient(
+    b: Builder,
+    out: TensorType,
+    gradient: Value,
+    x: Value,
+    target: Value,
+    reduction: int,
+    _labelled: Value,
+) -> Value:
+    """A margin above 0 grows with the other class, and shrinks with the label."""
+    margin, hit = _margins(b, x, target)
+    rows, _, classes = margin.shape
+    grows = cast_to(b, b.add("less", b.constant(0, x.dtype), margin), x.dtype)
+    times_grown = b.add("sum", grows, axes=(2,), keepdims=True)
+    shrinks = b.add("multiply", cast_to(b, hit, x.dtype), times_grown)
+    change = b.add("sum", b.add("subtract", grows, shrinks), axes=(1,))
+    own = reshaped(b, gradient, (rows if gradient.type.size == rows else 1, 1))
+    share = times(b, own, 1 / (classes * (rows if reduction == 1 else 1)))
+    return reshaped(b, b.add("multiply", change, share), out.shape)
+
+
+def _margins(b: Builder, x: Value, target: Value) -> tuple[Value, Value]:
+    """Of each row, label and class: how much the class is above the label less 1, or 0; and 1 where
+    the class is the label. All are 0 where there is no label any more."""
     classes = x.shape[-1] if x.type.rank else 1
     rows = x.type.size // classes
     room(rows, classes, classes)
@@ -465,16 +499,11 @@ def multilabel_margin(
     own, label, counts = (reshaped(b, value, (rows, classes, 1)) for value in (own, label, before))
     hit = b.add("equal", label, b.constant(np.arange(classes), "int64"))
     hit = cast_to(b, b.add("logical_and", hit, counts), "uint8")
-    labelled = b.add("max", hit, axes=(1,), keepdims=True)
-    others = b.add("equal", labelled, b.constant(0, "uint8"))
+    others = b.add("equal", b.add("max", hit, axes=(1,), keepdims=True), b.constant(0, "uint8"))
     every = reshaped(b, scores, (rows, 1, classes))
     margin = b.add("add", b.add("subtract", b.constant(1, x.dtype), own), every)
     counted = b.add("logical_and", counts, others)
-    margin = b.add("where", counted, b.add("relu", margin), b.constant(0, x.dtype))
-    loss = times(b, b.add("sum", margin, axes=(1, 2)), 1 / classes)
-    if reduction:
-        loss = b.add("mean" if reduction == 1 else "sum", loss, axes=(0,))
-    return reshaped(b, loss, out.shape), reshaped(b, cast_to(b, labelled, x.dtype), target.shape)
+    return b.add("where", counted, b.add("relu", margin), b.constant(0, x.dtype)), hit
 
 
 @aten("masked_scatter")
