@@ -124,7 +124,7 @@ def test_the_last_bag_ends_with_the_indices() -> None:
     for offsets in ([0, 2, 3], [0, 2, 9], [0, 2, 0], [1, 2, 4], [0, 3, 2]):
         with pytest.raises(GuardError) as caught:
             model(IDS.numpy(), np.array(offsets))
-        assert caught.value.data["node"] == "embedding_bag"
+        assert "embedding_bag" in caught.value.data["node"]
 
 
 def test_no_indices_are_no_bags() -> None:
