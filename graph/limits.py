@@ -2,64 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..base import dtypes
 from ..base.errors import ModelError
-from ..runtime.guards import broken_text
-from .ir import Attributes, Constant, Graph, Node, TensorType, Value
+from .ir import Attributes, Constant, Graph, Node, Value
 from .operator import Limits, Operator, find
 
 
 def check_constants(record: Operator, inputs: Sequence[Value], attributes: Attributes) -> None:
     """Raise `ModelError` for an operand that is known and has an index out of its limits."""
-    for value, limits in _limited(record, inputs, attributes):
-        if isinstance(value, Constant) and value.data.size:
-            data = value.data if limits.column is None else value.data[..., limits.column]
-            low, high = int(np.min(data)), int(np.max(data))
-            if low < limits.least or high > limits.greatest:
-                if limits.broken is not None:
-                    raise ModelError("{0}: {1}", limits.by, broken_text(limits.broken, data))
-                raise ModelError(
-                    "{0}: expected indices from {1} to {2}, found {3} to {4}",
-                    record.name, limits.least, limits.greatest, low, high,
-                )  # fmt: skip
+    for limits in record.limits_of([value.type for value in inputs], attributes):
+        value = inputs[limits.operand]
+        if isinstance(value, Constant) and (broken := limits.broken_by(value.data)) is not None:
+            by = "" if limits.broken is not None else f"{record.name}: "
+            raise ModelError("{0}{1}", by, broken)
 
 
 def open_limits(graph: Graph) -> Mapping[Node, Sequence[tuple[Value, Limits]]]:
     """The operands of each node, with their limits, that may be outside of these."""
     found: dict[Node, Sequence[tuple[Value, Limits]]] = {}
     for node in graph.nodes:
-        pairs = _limited(find(node.operator), node.inputs, node.attributes)
+        types = [value.type for value in node.inputs]
+        demanded = find(node.operator).limits_of(types, node.attributes)
+        pairs = [(node.inputs[limits.operand], limits) for limits in demanded]
         left = [(v, limits) for v, limits in pairs if not _holds(graph, v, limits)]
         if left:
             found[node] = left
     return found
-
-
-def _limited(
-    record: Operator, inputs: Sequence[Value], attributes: Attributes
-) -> Iterator[tuple[Value, Limits]]:
-    types = [value.type for value in inputs]
-    for limits in record.called("limits", record.limits, *types, **attributes):
-        if record.outside:
-            _check(record, types, limits)
-        yield inputs[limits.operand], limits
-
-
-def _check(record: Operator, types: Sequence[TensorType], limits: object) -> None:
-    """Raise `ModelError` for limits, as a user's operator says them, of what is no operand."""
-    if isinstance(limits, Limits) and 0 <= limits.operand < len(types):
-        type, column = types[limits.operand], limits.column
-        columns = type.shape[-1] if type.shape else 0
-        if dtypes.is_integer(type.dtype) and (column is None or 0 <= column < columns):
-            return
-    raise ModelError(
-        "{0}: its limits: {1!r:.120} are not those of indices among {2}",
-        record.name, limits, ", ".join(map(str, types)),
-    )  # fmt: skip
 
 
 def _holds(graph: Graph, value: Value, limits: Limits) -> bool:

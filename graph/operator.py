@@ -28,6 +28,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import IRError, ModelError, TilewrightError, similar
+from ..runtime.guards import first_outside
 from ..runtime.model import read_only
 from ..tir import te
 from ..tir.ir import Buffer, Func
@@ -75,7 +76,17 @@ class Limits:
     by: str | None = None
     """What demands it, if not the node: what a model asserts, say."""
     broken: str | None = None
-    """What is said of an index outside, if not just that; see `runtime.guards.broken_text`."""
+    """What is said of an index outside, if not just that; see `runtime.guards.first_outside`."""
+
+    def broken_by(self, operand: Array) -> str | None:
+        """What is said of the first index outside; `None` if there is none."""
+        data = operand if self.column is None else operand[..., self.column]
+        found = first_outside(data, self.least, self.greatest, self.column, self.broken)
+        if found is None:
+            return None
+        if self.broken is not None:
+            return f"{self.by}: {found.text}"
+        return f"expected indices from {self.least} to {self.greatest}, {found.text}"
 
 
 def within(
@@ -239,6 +250,10 @@ class Operator:
         Raises `IndexError` for an index out of range, and for what is not of the shapes of `types`
         `ModelError`.
         """
+        given = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
+        for limits in self.limits_of(given, attributes):
+            if (broken := limits.broken_by(arrays[limits.operand])) is not None:
+                raise IndexError(broken)
         if self.outside:
             arrays = [read_only(array) for array in arrays]
         found = self.called("reference", self.reference, *arrays, **attributes)
@@ -247,6 +262,21 @@ class Operator:
             shapes = [np.shape(r) if isinstance(r, np.ndarray | np.generic) else r for r in results]
             self._require("reference", shapes, [type.shape for type in types])
         return tuple(np.asarray(r) for r in results)
+
+    def limits_of(self, types: Sequence[TensorType], attributes: Attributes) -> Sequence[Limits]:
+        """The limits of indices. Raises `ModelError` for what a user says that is no limit."""
+        found: Sequence[Any] = self.called("limits", self.limits, *types, **attributes)
+        for limits in found if self.outside else ():
+            if isinstance(limits, Limits) and 0 <= limits.operand < len(types):
+                type, column = types[limits.operand], limits.column
+                columns = type.shape[-1] if type.shape else 0
+                if dtypes.is_integer(type.dtype) and (column is None or 0 <= column < columns):
+                    continue
+            raise ModelError(
+                "{0}: its limits: {1!r:.120} are not those of indices among {2}",
+                self.name, limits, ", ".join(map(str, types)),
+            )  # fmt: skip
+        return found
 
     def called(self, what: str, function: Callable[..., Any], *operands: Any, **given: Any) -> Any:
         """What one of its functions returns. Raises `ModelError` for what one of a user raises."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Guard:
     column: Number | None = None
     """The place in the last dimension of the operand that all of them are at."""
     broken: str | None = None
-    """What the error says, if not the range: see `broken_text`."""
+    """What the error says, if not the range: see `first_outside`."""
 
     @property
     def text(self) -> str:
@@ -52,29 +52,43 @@ class Guard:
             self.data.shape, dtypes.to_numpy(self.data.dtype), memory.reshape(-1).view(np.uint8),
             self.offset, [n * self.data.itemsize for n in self.data.element_strides],
         )  # fmt: skip
-        outside = (found < self.least) | (found > self.greatest)
-        place = tuple(int(n) for n in np.unravel_index(int(outside.argmax()), outside.shape))
-        index = int(found[place])
-        place += () if self.column is None else (self.column,)
-        if self.broken is None:
-            text = f"{self.text}, found {index} at {list(place)}"
-        else:
-            text = broken_text(self.broken, found)
+        outside = first_outside(found, self.least, self.greatest, self.column, self.broken)
+        assert outside is not None, "the call ended with its status"
+        text = outside.text if self.broken is not None else f"{self.text}, {outside.text}"
         return GuardError(
             "{0}", text,
-            node=self.node, operand=self.data.name, index=index, place=place,
+            node=self.node, operand=self.data.name, index=outside.number, place=outside.place,
             least=self.least, greatest=self.greatest,
         )  # fmt: skip
 
 
-def broken_text(text: str, violations: np.ndarray[Any, Any]) -> str:
-    """What is said of the first of these numbers that is not 0.
+class Outside(NamedTuple):
+    """A number that is not within limits, its place in the operand, and what is said of it."""
 
-    In the text, `{index}` stands for that number, and `{place}` for its place among them all.
+    number: int
+    place: tuple[int, ...]
+    text: str
+
+
+def first_outside(
+    data: np.ndarray[Any, Any], least: int, greatest: int, column: int | None, broken: str | None
+) -> Outside | None:
+    """The first of `data`, integers at one column of an operand, that is not within limits.
+
+    What is said is `broken`, if it is given. In it, `{index}` stands for that number, and `{place}`
+    for its place among them all.
     """
-    flat = violations.reshape(-1)
-    place = int((flat != 0).argmax())
-    return text.replace("{index}", str(flat[place])).replace("{place}", str(place))
+    outside = (data < least) | (data > greatest)
+    if not outside.any():
+        return None
+    flat = int(outside.argmax())
+    place = tuple(int(n) for n in np.unravel_index(flat, outside.shape))
+    number = int(data[place])
+    place += () if column is None else (column,)
+    if broken is None:
+        return Outside(number, place, f"found {number} at {list(place)}")
+    told = broken.replace("{index}", str(number)).replace("{place}", str(flat))
+    return Outside(number, place, told)
 
 
 def check_guards(signature: Signature, guards: Sequence[Guard]) -> None:
