@@ -9,11 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from ..base.errors import ModelError, UnsupportedError
 from ..graph.builder import Builder, Rules
 from ..graph.ir import Constant, Graph, Source, TensorType, Value
 from .unsupported import Reason, Unsupported, unsupported_error
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def registering(table: dict[str, Any], *names: str) -> Callable[[Function], Function]:
+    """A decorator that puts a function into a table, under names that are not yet in it."""
+
+    def decorate(function: Function) -> Function:
+        for name in names:
+            assert name not in table, f"{name} is registered twice"
+            table[name] = function
+        return function
+
+    return decorate
 
 
 class UntranslatedError(Exception):

@@ -17,6 +17,8 @@ from . import pointwise
 from .basics import cast_to, reshaped, row, stacked, times
 from .signal import dft
 
+PART_DTYPES = {"complex64": "float32", "complex128": "float64"}
+
 
 @dataclass(frozen=True)
 class Complex:

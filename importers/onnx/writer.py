@@ -20,6 +20,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError, UnsupportedError
 from ...graph.ir import Constant, Graph, Node, TensorType, Value, constant
+from ..translation import registering
 from ..unsupported import Reason, Unsupported
 from .definitions import ONNX_NAMES, type_string
 from .reader import PRODUCER
@@ -36,14 +37,7 @@ WRITERS: dict[str, Write] = {}
 
 def writes(*names: str) -> Callable[[_Function], _Function]:
     """Register how operators are written."""
-
-    def decorate(function: _Function) -> _Function:
-        for name in names:
-            assert name not in WRITERS, f"{name} is written twice"
-            WRITERS[name] = function
-        return function
-
-    return decorate
+    return registering(WRITERS, *names)
 
 
 class Writer:

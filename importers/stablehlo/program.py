@@ -17,7 +17,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ModelError
 from ...graph.builder import Builder
-from ...graph.compose.complex import Complex
+from ...graph.compose.complex import PART_DTYPES, Complex
 from ...graph.ir import Constant, Graph, TensorType, Value
 from ..translation import Translation, UntranslatedError, checked
 from ..unsupported import Reason, Unsupported, unsupported_error
@@ -266,7 +266,7 @@ def _type_of(aval: Any) -> TensorType:
     if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key):  # modules have the words of keys
         like = jax.ShapeDtypeStruct(aval.shape, aval.dtype)
         aval = jax.eval_shape(jax.random.key_data, like)
-    part = {"complex64": "float32", "complex128": "float64"}.get(aval.dtype.name)
+    part = PART_DTYPES.get(aval.dtype.name)
     if part is not None:
         return _pairs(TensorType(part, tuple(aval.shape)))
     if aval.dtype.name not in dtypes.SCALARS:

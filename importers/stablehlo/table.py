@@ -21,6 +21,7 @@ from ...graph.builder import Builder
 from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, TensorType, Value
 from ...graph.operator import Array
+from ..translation import registering
 from ..unsupported import Reason, Unsupported
 from .module import elements, is_complex
 
@@ -68,14 +69,7 @@ def hlo_complex(*names: str) -> Callable[[Translate], Translate]:
 
     The type of a result is that of its parts.
     """
-
-    def decorate(function: Translate) -> Translate:
-        for name in names:
-            assert name not in COMPLEX, f"{name} is registered twice"
-            COMPLEX[name] = function
-        return function
-
-    return decorate
+    return registering(COMPLEX, *names)
 
 
 class Bodies(Protocol):

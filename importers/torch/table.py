@@ -20,9 +20,10 @@ import numpy as np
 from ...base import dtypes
 from ...graph.builder import Builder
 from ...graph.compose.basics import cast_to, wide
-from ...graph.compose.complex import Complex
+from ...graph.compose.complex import PART_DTYPES, Complex
 from ...graph.ir import TensorType, Value
 from ..control import Apart
+from ..translation import registering
 from ..unsupported import Reason, Unsupported
 
 Number: TypeAlias = "bool | int | float"
@@ -55,41 +56,30 @@ class Body:
     apart: Apart
 
 
+def _overloads(names: Sequence[str]) -> list[str]:
+    return [name if "." in name else f"{name}.default" for name in names]
+
+
 def aten(*names: str) -> Callable[[Function], Function]:
     """Register the translation of overloads; a name without a point is the default one."""
-
-    def decorate(function: Function) -> Function:
-        for name in names:
-            key = name if "." in name else f"{name}.default"
-            assert key not in TABLE, f"{key} is registered twice"
-            TABLE[key] = function
-        return function
-
-    return decorate
+    return registering(TABLE, *_overloads(names))
 
 
 COMPLEX: dict[str, Translate] = {}
 """Translations of overloads that read or return complex tensors."""
-_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def aten_complex(*names: str) -> Callable[[Function], Function]:
     """Register as `aten` does, of complex tensors. The type of a result is that of a part."""
-
-    def decorate(function: Function) -> Function:
-        for name in names:
-            COMPLEX[name if "." in name else f"{name}.default"] = function
-        return function
-
-    return decorate
+    return registering(COMPLEX, *_overloads(names))
 
 
 def part_dtype(dtype: Any) -> str:
     """The dtype of the parts of complex numbers. Raises `Unsupported` for narrow ones."""
     name = str(dtype).removeprefix("torch.")
-    if name not in _PARTS:
+    if name not in PART_DTYPES:
         raise Unsupported(Reason.DTYPE, name)
-    return _PARTS[name]
+    return PART_DTYPES[name]
 
 
 def dtype_name(dtype: Any) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from tilewright.importers.torch import operators  # noqa: F401  # registers all
 from tilewright.importers.torch.operators.complex import _OF_BOTH, _OF_PARTS
-from tilewright.importers.torch.table import TABLE
+from tilewright.importers.torch.table import COMPLEX, TABLE, aten_complex
 
 from .test_torch import Module, check, exported
 
@@ -25,6 +25,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def test_what_is_done_to_each_part_is_known_of_real_tensors() -> None:
     assert {*_OF_PARTS, *_OF_BOTH} <= TABLE.keys()
+
+
+def test_an_overload_is_registered_once() -> None:
+    with pytest.raises(AssertionError):
+        aten_complex("abs")(COMPLEX["angle.default"])
 
 
 def spectrogram(x: Any) -> Any:
