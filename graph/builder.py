@@ -88,7 +88,7 @@ class Builder:
     def demand(self, violations: Value, *, by: str, broken: str) -> None:
         """Note a demand. Raises `ModelError` if it is known not to be met."""
         if isinstance(violations, Constant):
-            self.add("asserted", violations, violations, by=by, broken=broken)
+            check_constants(find("asserted"), (violations,) * 2, {"by": by, "broken": broken})
         elif violations.type.size:
             self.demands[Demand(violations, by, broken)] = None
 

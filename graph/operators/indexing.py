@@ -122,7 +122,7 @@ def _none(*_: TensorType, by: str, broken: str) -> list[Limits]:
     return [Limits(1, 0, 0, by=by, broken=broken)]
 
 
-@operator(Kind.INDEXING, reference=_unviolated, limits=_none)
+@operator(Kind.MOVEMENT, reference=_unviolated, limits=_none)
 def asserted(
     x: Tensor, violations: Tensor, *, by: str = "asserted", broken: str = "a number is not 0"
 ) -> Tensor:

@@ -173,6 +173,8 @@ def test_gradients(name: str) -> None:
 def test_a_matrix_that_is_known_to_be_singular_is_refused() -> None:
     with pytest.raises(ModelError):
         exported(Module(lambda x: x + L.inv(SINGULAR)), RIGHT)
+    none = torch.ones(0, 2, 2)
+    assert exported(Module(lambda x: (x, L.inv(none))), RIGHT).outputs
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 0), (0, 2), (3, 0), (17, 33)])
