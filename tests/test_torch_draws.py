@@ -97,6 +97,42 @@ def test_draws_of_shapes_and_numbers() -> None:
     assert drawn() == [14]
 
 
+def test_parts_of_a_tensor_draw_as_they_lie_in_memory() -> None:
+    def function(x: Any) -> Any:
+        y = x.repeat(5, 4)
+        y[:, ::2].normal_(1, 2)
+        y[2:7, 1:].t().bernoulli_(0.3)
+        y[:, 3].uniform_()
+        return y
+
+    agrees(function, ROWS)
+    assert drawn() == [3]
+
+
+def test_bernoulli_of_each_order_and_precision() -> None:
+    def function(x: Any) -> Any:
+        wide, turned = x.double(), x.t()
+        return [
+            torch.bernoulli(wide), torch.bernoulli(turned), torch.bernoulli(turned, 0.4),
+            turned.clone().bernoulli_(0.4), turned.clone().bernoulli_(wide.t()),
+            wide.bernoulli(p=0.6), torch.empty_like(x, dtype=torch.int64).bernoulli_(x[:, :1]),
+        ]  # fmt: skip
+
+    agrees(function, ROWS)
+    agrees(lambda x: torch.vmap(lambda row: F.dropout(row), randomness="different")(x), ROWS)
+
+
+def test_gradients_draw_nothing_again() -> None:
+    agrees(lambda x: torch.normal(x, 2.0), ROWS, trains=True)
+    assert drawn() == [1, 0]
+
+
+@pytest.mark.parametrize("p", [-0.5, 1.5, torch.nan])
+def test_a_probability_is_from_0_to_1(p: float) -> None:
+    with pytest.raises(tw.GuardError):
+        compiled(torch.bernoulli)(torch.tensor([0.5, p]))
+
+
 def test_draws_whose_parameters_are_computed() -> None:
     def function(x: Any) -> Any:
         rates = x.exp()

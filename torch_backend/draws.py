@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch._functorch.compile_utils import rand_ops
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.utils._pytree import tree_leaves
 
@@ -22,18 +23,20 @@ Draw: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
 """What draws the tensors of one node, of the arguments of a call and what was drawn before."""
 
 _aten = torch.ops.aten
+_WRITING = {
+    getattr(_aten, name).default: getattr(torch.Tensor, f"{name.removesuffix('_functional')}_")
+    for name in (
+        "cauchy", "exponential", "geometric", "log_normal", "normal_functional", "uniform",
+    )
+}  # fmt: skip
+"""Operators that return what one of a tensor writes into its first operand."""
 _OF_FORM = (
+    *_WRITING,
     _aten.bernoulli.p,
-    _aten.cauchy.default,
-    _aten.exponential.default,
-    _aten.geometric.default,
-    _aten.log_normal.default,
-    _aten.normal_functional.default,
     _aten.rand_like.default,
     _aten.randint_like.default,
     _aten.randint_like.low_dtype,
     _aten.randn_like.default,
-    _aten.uniform.default,
 )
 """Operators that read the sizes, strides and dtype of their first operand, and no element."""
 
@@ -72,6 +75,17 @@ def separate(module: Any) -> tuple[Any, Sequence[Draw]]:
     return torch.fx.GraphModule(module, graph), draws
 
 
+def partition(joint: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
+    """PyTorch's graphs forward and backward. It keeps draws in both; unread ones are forward."""
+    forward, backward = min_cut_rematerialization_partition(joint, *args, **options)
+    drawn = {node.name for node in forward.graph.nodes if _draws(node)}
+    for node in reversed(backward.graph.nodes):
+        if node.name in drawn and not node.users:
+            backward.graph.erase_node(node)
+    backward.recompile()
+    return forward, backward
+
+
 def _draws(node: Any) -> bool:
     """Whether a node draws numbers that depend on no element."""
     if node.op != "call_function":
@@ -99,8 +113,8 @@ def _draw(node: Any, arguments: Sequence[Any], wanted: Sequence[int]) -> Draw:
     operator, args = _operator(node)
     call: Callable[[], Any] = partial(operator, *args, **node.kwargs)
     if operator in _OF_FORM:
-        function = _bernoulli if operator is _aten.bernoulli.p else operator
-        form = _form(args[0].meta["val"])
+        function = {**_WRITING, _aten.bernoulli.p: _bernoulli}.get(operator, operator)
+        form = _form(args[0].meta["val"], written=function is not operator)
         call = lambda: function(form(), *args[1:], **node.kwargs)  # noqa: E731
     if node.target is run_with_rng_state:
         state = arguments.index(node.args[0])
@@ -110,8 +124,14 @@ def _draw(node: Any, arguments: Sequence[Any], wanted: Sequence[int]) -> Draw:
     return lambda _given: [call()]
 
 
-def _form(example: Any) -> Callable[[], Any]:
-    """What makes tensors of the sizes, strides and dtype of an example, of any elements."""
+def _form(example: Any, *, written: bool) -> Callable[[], Any]:
+    """What makes tensors of the sizes, strides and dtype of an example, of any elements.
+
+    If it is to be written, no two elements share memory, as they do in a batch of `torch.vmap`.
+    """
+    shared = any(not s and e > 1 for s, e in zip(example.stride(), example.shape, strict=True))
+    if written and shared:
+        example = torch.empty_like(example)
     return partial(
         torch.empty_strided, tuple(example.shape), example.stride(),
         dtype=example.dtype, device=example.device,
@@ -144,6 +164,21 @@ def _is_uniform_below() -> bool:
     return bool(torch.equal(ones, numbers < 0.3) and torch.equal(*states))
 
 
+def with_row_major_bernoulli(module: Any) -> None:
+    """Have Dynamo's graph call `bernoulli(x, p)` of row-major tensors, whose order is eager's.
+
+    `x.bernoulli_(p)` draws in the order of its memory, and is captured as the same operator.
+    """
+    for part in module.modules():
+        for node in list(part.graph.nodes) if isinstance(part, torch.fx.GraphModule) else ():
+            bernoulli = node.target in (torch.bernoulli, "bernoulli")
+            if bernoulli and (len(node.args) > 1 or "p" in node.kwargs):
+                with part.graph.inserting_before(node):
+                    rows = part.graph.call_method("contiguous", node.args[:1])
+                node.args = (rows, *node.args[1:])
+                part.recompile()
+
+
 def _ordered(x: Any, p: float, **_generator: None) -> Any:
     """`bernoulli` of elements as they lie in memory: PyTorch takes its result to be row-major."""
     form = torch.empty_like(x)
@@ -152,6 +187,16 @@ def _ordered(x: Any, p: float, **_generator: None) -> Any:
     if order == sorted(order):
         return NotImplemented
     return _aten.bernoulli.p(form.permute(order), p).permute(back)
+
+
+def _ones(x: Any, p: Any = None, **_generator: None) -> Any:
+    """Ones with computed probabilities, of the numbers that PyTorch compares with these: of their
+    precision, in row-major order, or as the tensor that is written lies in memory."""
+    form, p = (torch.empty(x.shape, dtype=x.dtype), x) if p is None else (x, p)
+    known = ((p >= 0) & (p <= 1)).all()
+    torch._assert_async(known, "bernoulli: a probability is not from 0 to 1")
+    precision = torch.float64 if p.dtype == torch.float64 else torch.float32
+    return (torch.rand_like(form, dtype=precision) < p).to(form.dtype)
 
 
 def _dropout(x: Any, p: float, train: bool | None) -> Any:
@@ -187,7 +232,9 @@ def _multinomial(p: Any, count: int, replacement: bool = False, **_generator: No
 
 
 DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
+    _aten.bernoulli.default: _ones,
     _aten.bernoulli.p: _ordered,
+    _aten.bernoulli.Tensor: _ones,
     _aten.native_dropout.default: _dropout,
     _aten.normal.Tensor_Tensor: _normal,
     _aten.normal.Tensor_float: _normal,

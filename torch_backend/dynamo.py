@@ -16,7 +16,6 @@ from typing import Any, Literal
 import torch
 from torch._C import DispatchKey
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -24,7 +23,7 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from ..importers.torch.table import TABLE
 from .compiled_graph import CompiledGraph
-from .draws import DECOMPOSITIONS
+from .draws import DECOMPOSITIONS, partition, with_row_major_bernoulli
 from .open_sizes import OpenGraph, is_open
 from .options import Options
 from .report import RECORDS, Break, CapturedGraph, break_of
@@ -56,6 +55,7 @@ def compile_captured(
         return partial(_refused, error)
     if known.breaks == "fail":
         _require_few_sizes(module, examples)
+    with_row_major_bernoulli(module)
     resumed = _RESUMED.fullmatch(function)
     compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
     with _attention(examples), _without_python_kernels(), _with_all_draws():
@@ -63,7 +63,7 @@ def compile_captured(
             fw_compiler=partial(compiler, "forward"),
             bw_compiler=partial(compiler, "backward"),
             inference_compiler=partial(compiler, "inference"),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=partition,
             decompositions={**decompositions(), **DECOMPOSITIONS},
             keep_inference_input_mutations=False,
         )(module, examples)
