@@ -106,6 +106,7 @@ TRAINED = {
     "bilinear": Layer(lambda x: F.interpolate(x, size=(3, 11), mode="bilinear")),
     "bicubic": Layer(lambda x: F.interpolate(x, size=(9, 9), mode="bicubic", align_corners=True)),
     "padded": Layer(lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect") * F.pad(x, (1, 2, 2, 0))),
+    "rectified as after training": Layer(lambda x: F.rrelu(x) * F.rrelu(x, 0.1, 0.5)),
     "softmax": Layer(lambda x: x.softmax(1) + x.log_softmax(3)),
     "attention": Layer(lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True)),
     "gathered": Layer(lambda x: x[:, [0, 0, 3]] * x.cumsum(2)[:, 1:] + x.amax((1, 3), True)),
@@ -178,6 +179,16 @@ def test_margins_of_several_labels(reduction: str) -> None:
     labels = torch.tensor([[3, 0, -1, 1], [-1, 0, 0, 0], [0, 0, 2, 3]])
     found = gradients(compiled(loss), loss, x, labels)
     torch.testing.assert_close(found, gradients(loss, loss, x, labels))
+
+
+@pytest.mark.parametrize(("shape", "count"), [((5, 0), 2), ((0, 3), 0), ((4, 3), 0)])
+def test_rows_without_elements_get_gradients(shape: tuple[int, ...], count: int) -> None:
+    def function(x: Any, ids: Any) -> Any:
+        return x[ids] + x.index_select(0, ids) + F.embedding(ids, x)
+
+    given, module = [torch.ones(shape), torch.arange(count)], torch.nn.Module()
+    found = gradients(compiled(function), module, *given)
+    torch.testing.assert_close(found, gradients(function, module, *given))
 
 
 def test_rows_that_data_choose_get_their_gradients() -> None:

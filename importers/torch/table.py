@@ -42,6 +42,7 @@ DECOMPOSED = (
     "ldexp.Tensor",
     "native_group_norm.default",
     "native_layer_norm.default",
+    "rrelu_with_noise_backward.default",
     "tril_indices.default",
     "triu_indices.default",
 )

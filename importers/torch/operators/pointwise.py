@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -417,6 +417,22 @@ def hard_sigmoid(b: Builder, _out: TensorType, x: Value) -> Value:
 @aten("leaky_relu")
 def leaky_relu(b: Builder, _out: TensorType, x: Value, negative_slope: float = 0.01) -> Value:
     return b.add("leaky_relu", x, slope=negative_slope)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu(
+    b: Builder,
+    _out: TensorType,
+    x: Value,
+    noise: Value,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+) -> Sequence[Value]:
+    """In training elements below 0 draw their slopes, of which it is the mean afterwards."""
+    if training:
+        raise Unsupported(Reason.DATA_DEPENDENT, "elements say how many slopes are drawn")
+    return b.add("leaky_relu", x, slope=(lower + upper) / 2), noise
 
 
 @aten("elu")
