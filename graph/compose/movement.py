@@ -172,6 +172,9 @@ def sequences_reversed(b: Builder, x: Value, lengths: Value, *, along: int) -> V
 
 def taken(b: Builder, x: Value, indices: Value, axis: int, *, negative: bool = True) -> Value:
     """The elements at indices along an axis: a slice where known indices are one."""
+    if not indices.type.size:
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        return b.add("broadcast_to", b.constant(0, x.dtype), shape=shape)
     if isinstance(indices, Constant):
         found = _as_slice(b, x, indices, axis, negative=negative)
         if found is not None:

@@ -139,6 +139,8 @@ def index(b: Builder, out: TensorType, x: Value, indices: Sequence[Value | None]
     if len(axes) == 1:
         return taken(b, x, places[0], axes[0])
     at = _together(b, places)
+    if not at.type.size:
+        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
     rest = [d for d in range(x.type.rank) if d not in axes]
     found = b.add("take_nd", b.add("transpose", x, axes=(*axes, *rest)), at)
     block = at.type.rank - 1
@@ -191,6 +193,8 @@ def _put_at(
     order = (*axes, *(d for d in range(x.type.rank) if d not in axes))
     own = b.add("transpose", x, axes=order)
     at = _together(b, _places(indices))
+    if not at.type.size or not x.type.size:
+        return x
     depth, block = at.shape[-1], at.type.rank - 1
     # Where values have the dimensions that are indexed, as `index` has them.
     begin = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
