@@ -115,6 +115,12 @@ def slice_of_all(_: Builder, node: Node) -> Value | None:
     return x if all(_is_whole(node, dim) for dim in range(x.type.rank)) else None
 
 
+def broadcast_of_all(_: Builder, node: Node) -> Value | None:
+    """broadcast_to(x) of the shape of x   ->   x"""
+    (x,) = node.inputs
+    return x if x.shape == node.output.shape else None
+
+
 def slice_of_transpose(b: Builder, node: Node) -> Value | None:
     """slice(transpose(x))   ->   transpose(slice(x)), which moves no more than the part"""
     inner = b.producer(node.inputs[0], "transpose")
@@ -294,6 +300,7 @@ VIEWS: Rules = {"reshape": [reshape_of_reshape]}
 
 RULES: Rules = {
     **VIEWS,
+    "broadcast_to": [broadcast_of_all],
     "concatenate": [concatenate_of_slices, concatenate_of_many],
     "matmul": [product_of_transposed],
     "slice": [slice_of_all, slice_of_transpose],

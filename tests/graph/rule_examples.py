@@ -68,6 +68,9 @@ EXAMPLES: dict[str, list[tuple[str, str, str]]] = {
         ("x: float32[4, 1]",
          "y: float32[4, 1] = slice(x, starts=(0, 0), steps=(1, -1), shape=(4, 1))", ""),
     ],
+    "broadcast_of_all": [
+        ("x: float32[4, 1]", "y: float32[4, 1] = broadcast_to(x, shape=(4, 1))", ""),
+    ],
     "slice_of_transpose": [
         ("x: float32[4, 3, 6]",
          "a: float32[6, 4, 3] = transpose(x, axes=(2, 0, 1)); y: float32[2, 3, 3] = slice(a,"
