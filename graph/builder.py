@@ -86,7 +86,10 @@ class Builder:
         return self._add(operator, inputs, attributes)
 
     def demand(self, violations: Value, *, by: str, broken: str) -> None:
-        """Note a demand. Raises `ModelError` if it is known not to be met."""
+        """Note a demand, which `importers.translation` ties to an output of the finished graph.
+
+        Raises `ModelError` if it is known not to be met.
+        """
         if isinstance(violations, Constant):
             check_constants(find("asserted"), (violations,) * 2, {"by": by, "broken": broken})
         elif violations.type.size:

@@ -126,7 +126,9 @@ class AtenNodes(Translation):
         import torch
 
         held = operator.attrgetter(node.target)(module)
-        if isinstance(held, torch.Tensor):
+        if isinstance(held, torch._subclasses.FakeTensor):
+            self._refuse(node, Unsupported(Reason.DATA_DEPENDENT, _LOST))
+        elif isinstance(held, torch.Tensor):
             self.scope[node] = constant_of(self.builder, held, node.target)
         elif isinstance(held, torch.fx.GraphModule):
             self.scope[node] = Body(partial(self.body, held), self.apart)
@@ -270,6 +272,10 @@ def _find(target: Any, overload: str, *, is_complex: bool) -> Translate:
     raise Unsupported(Reason.DOMAIN, str(target))
 
 
+_LOST = (
+    "a tensor without elements, as of a check within a branch: call the function before the "
+    "branch, or one that returns numbers of failures instead, such as `inv_ex`"
+)
 _DRAWS = (
     " draws numbers of a state that is no operand: "
     "call `eval` of the module first, or take them as an argument"

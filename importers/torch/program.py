@@ -27,7 +27,8 @@ def import_torch(program: Any, name: str = "") -> Graph:
     returns; a `None` is none. Complex ones are real, with the parts as a last dimension
     (`view_as_real`). Parameters and buffers are constants, whose memory is that of the tensors.
     Raises `UnsupportedError` with all nodes that are not supported, with open dims, with buffers
-    that are written, and with results that are no tensors; `ModelError` for what is no program.
+    that are written, and with results that are no tensors; `ModelError` for what is no program,
+    and where PyTorch does not decompose it.
     """
     try:
         import torch
@@ -66,12 +67,13 @@ def import_module(module: Any, inputs: Any, name: str = "") -> Graph:
     try:
         program = torch.export.export(module, inputs)
     except Exception as error:  # whatever the module raises, too
-        first = str(error).strip().partition("\n")[0]
-        raise ModelError(
-            "PyTorch does not export {0}: {1}: {2}",
-            type(module).__name__, type(error).__name__, first,
-        ) from error  # fmt: skip
+        raise _error_of_pytorch(f"export {type(module).__name__}", error) from error
     return import_torch(program, name)
+
+
+def _error_of_pytorch(action: str, error: Exception) -> ModelError:
+    first = str(error).strip().partition("\n")[0]
+    return ModelError("PyTorch does not {0}: {1}: {2}", action, type(error).__name__, first)
 
 
 def _decomposed(program: Any) -> Any:
@@ -86,7 +88,10 @@ def _decomposed(program: Any) -> Any:
         overload = operator.attrgetter(name)(torch.ops.aten)
         table[overload] = torch._decomp.decomposition_table[overload]
     table.update(bags_by_operators())
-    return program.run_decompositions(table)
+    try:
+        return program.run_decompositions(table)
+    except Exception as error:  # of programs that it exported, such as with checks in branches
+        raise _error_of_pytorch("decompose the program", error) from error
 
 
 def translated(program: Any, name: str) -> Graph:
