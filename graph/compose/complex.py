@@ -199,6 +199,12 @@ def tanh(b: Builder, x: Complex) -> Complex:
     return Complex(*found).cast(b, x.real.dtype)
 
 
+def tan(b: Builder, x: Complex) -> Complex:
+    """By `tanh(i x)`, which is `i tan(x)`."""
+    turned = tanh(b, Complex(b.add("negative", x.imag), x.real))
+    return Complex(turned.imag, b.add("negative", turned.real))
+
+
 def equal(b: Builder, x: Complex, y: Complex) -> Value:
     parts = zip(x.parts, y.parts, strict=True)
     return b.add("logical_and", *(b.add("equal", *pair) for pair in parts))

@@ -827,7 +827,9 @@ def _complex(c: Cases) -> None:
     )
     c.case("complex_powers_of_ends", lambda z: (z ** (0 * z.real[2:3]), z[2] ** z[2:]), ends)
     c.case("complex_tanh_of_ends", lambda z: jnp.tanh(z * jnp.array([[1 + 1j], [-1]])), ends)
-    c.case("complex_trigonometry", lambda z: (jnp.sin(z), jnp.tanh(z), jnp.tanh(40 * z)), z)
+    c.case(
+        "complex_trigonometry", lambda z: (jnp.sin(z), jnp.tan(z), jnp.tanh(z), jnp.tanh(40 * z)), z
+    )
     c.case("complex_hyperbolic", lambda z: (jnp.sinh(z), jnp.cosh(z), jnp.arcsinh(z)), z / 2)
     c.case("complex_arcs", lambda z: (jnp.arccos(z), jnp.arctan(z), jnp.arctanh(z)), z / 2)
     c.case(

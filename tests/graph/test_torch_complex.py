@@ -45,6 +45,7 @@ def mixed(x: Any) -> Any:
 def arithmetic(x: Any) -> Any:
     y = torch.fft.fft(x)
     z = torch.fft.ifft(y * (1 + 2j) - x, norm="ortho")
+    z = z + (z / 8).tan() + y.tanh()
     w = torch.cat([z, y.conj()], 0).sum(0) / 3
     chosen = torch.where(x > 0, torch.exp(z), y)
     outer = torch.complex(x, x[:1]) * torch.polar(x.abs(), x)

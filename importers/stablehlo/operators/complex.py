@@ -153,6 +153,7 @@ _OF_ONE: dict[str, Callable[[Builder, Complex], Value | Complex]] = {
     "exponential": of_parts.exponential,
     "log": of_parts.logarithm,
     "sign": of_parts.sign,
+    "tan": of_parts.tan,
     "tanh": of_parts.tanh,
 }
 """Functions of one tensor."""

@@ -184,6 +184,8 @@ _OF_ALL: dict[str, Callable[..., Value | Complex]] = {
     "polar": of_parts.polar,
     "reciprocal": of_parts.reciprocal,
     "sgn": of_parts.sign,
+    "tan": of_parts.tan,
+    "tanh": of_parts.tanh,
 }
 """Functions of whole operands."""
 
