@@ -370,7 +370,7 @@ def roi_align(p: Pool) -> Call:
 @case("asserted")
 def asserted(p: Pool) -> Call:
     x = p.value(numbers(p))
-    shape = tuple(e if p.chance(3) else 1 for e in x.shape) if p.chance(2) else ()
+    shape = tuple(1 + p.pick(3) for _ in range(p.pick(3)))
     texts = {"by": "a check", "broken": "{index} at {place}"} if p.chance(2) else {}
     return Call([x, p.indices(shape, 1, negative=False)], texts)
 

@@ -37,7 +37,7 @@ CASES: list[Case] = [
                    np.array([0, 1])], 2, SETTINGS),
     ("exchange_rows", [X[None, :2], np.array([[2, 1]], np.int32)], 1, {}),
     ("asserted", [X, np.array(0, np.int32)], 1, {}),
-    ("asserted", [X, np.zeros((5, 1), np.int32)], 1, {}),
+    ("asserted", [X, np.zeros((2, 3), np.int32)], 1, {}),
 ]  # fmt: skip
 
 
