@@ -76,6 +76,14 @@ def test_equal_draws_are_not_one() -> None:
     assert drawn() == [5, 0]
 
 
+def test_a_dropout_between_recurrent_layers() -> None:
+    torch.manual_seed(7)
+    layers = torch.nn.RNN(5, 3, 2, dropout=0.4, bidirectional=True, batch_first=True)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        agrees(lambda x: layers(x)[0], IMAGE[0, :, :2], trains=True)
+    assert drawn() == [1, 0]
+
+
 def test_paths_that_are_dropped() -> None:
     ops = pytest.importorskip("torchvision.ops")
     agrees(lambda x: ops.stochastic_depth(ops.drop_block2d(x, 0.3, 3), 0.3, "row"), IMAGE)

@@ -8,12 +8,14 @@ in the order of the graph: the numbers are those of eager execution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
+from torch._decomp import decompositions
 from torch._functorch.compile_utils import rand_ops
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
@@ -177,6 +179,40 @@ def with_row_major_bernoulli(module: Any) -> None:
                     rows = part.graph.call_method("contiguous", node.args[:1])
                 node.args = (rows, *node.args[1:])
                 part.recompile()
+
+
+@contextmanager
+def with_dropout_of_layers() -> Iterator[None]:
+    """Capture the dropout between recurrent layers, which PyTorch's decomposition leaves out."""
+    helper = decompositions._rnn_helper
+    decompositions._rnn_helper = partial(_layer_by_layer, helper)
+    try:
+        yield
+    finally:
+        decompositions._rnn_helper = helper
+
+
+def _layer_by_layer(
+    run: Callable[..., Any],
+    x: Any,
+    states: Sequence[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    *options: Any,
+) -> tuple[Any, list[Any]]:
+    """What PyTorch's function `run` computes of recurrent layers, with a dropout between them."""
+    layers, dropout, train, bidirectional, batch_first, one_layer = options
+    ways, ends = 1 + bidirectional, list[Any]()
+    x = x.transpose(0, 1) if batch_first else x
+    for first in range(0, layers * ways, ways):
+        if first and train and dropout:
+            x = torch.dropout(x, dropout, train=True)
+        own, weights = (held[first : first + ways] for held in (states, params))
+        x, found = run(
+            x, own, weights, has_biases, 1, 0.0, train, bidirectional, False, one_layer
+        )  # fmt: skip
+        ends += found
+    return x.transpose(0, 1) if batch_first else x, ends
 
 
 def _ordered(x: Any, p: float, **_generator: None) -> Any:

@@ -23,7 +23,12 @@ from ..base.errors import BuildError, TilewrightError
 from ..importers.torch.captured import decompositions
 from ..importers.torch.table import TABLE
 from .compiled_graph import CompiledGraph
-from .draws import DECOMPOSITIONS, partition, with_row_major_bernoulli
+from .draws import (
+    DECOMPOSITIONS,
+    partition,
+    with_dropout_of_layers,
+    with_row_major_bernoulli,
+)
 from .open_sizes import OpenGraph, is_open
 from .options import Options
 from .report import RECORDS, Break, CapturedGraph, break_of
@@ -58,7 +63,12 @@ def compile_captured(
     with_row_major_bernoulli(module)
     resumed = _RESUMED.fullmatch(function)
     compiler = partial(_compiled, resumed[1] if resumed else function, source, known)
-    with _attention(examples), _without_python_kernels(), _with_all_draws():
+    with (
+        _attention(examples),
+        _without_python_kernels(),
+        with_dropout_of_layers(),
+        _with_all_draws(),
+    ):
         call: Callable[..., Any] = aot_autograd(
             fw_compiler=partial(compiler, "forward"),
             bw_compiler=partial(compiler, "backward"),
