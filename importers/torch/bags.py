@@ -45,7 +45,8 @@ def _bags(
     )[0]  # fmt: skip
     starts, count = offsets[: found.shape[0]].long(), indices.shape[0]
     places = torch.arange(count)
-    bag = torch.searchsorted(starts, places, right=True) - 1
+    begun = starts.new_zeros(count + 1).index_add(0, starts, torch.ones_like(starts))
+    bag = begun.cumsum(0)[:count] - 1
     kept = indices != padding_idx
     sizes = torch.zeros_like(starts).index_add(0, bag, kept.long())
     if mode != LARGEST or not count:

@@ -127,6 +127,13 @@ def test_the_last_bag_ends_with_the_indices() -> None:
         assert "embedding_bag" in caught.value.data["node"]
 
 
+def test_many_bags_of_many_indices() -> None:
+    bags = torch.nn.EmbeddingBag(3, 2, mode="mean")
+    ids, at = torch.arange(40_000) % 3, torch.arange(0, 40_000, 4)
+    graph = tw.import_torch(torch.export.export(bags, (ids, at)))
+    np.testing.assert_allclose(graph.reference(ids, at)[0], bags(ids, at).detach(), rtol=1e-6)
+
+
 def test_no_indices_are_no_bags() -> None:
     bags = torch.nn.EmbeddingBag(3, 4, mode="mean", include_last_offset=True)
     none, at = torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0, 0])

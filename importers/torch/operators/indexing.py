@@ -84,7 +84,6 @@ def _bags(b: Builder, edges: Value, count: int) -> Value:
     The model demands that these are from 0 to the count, and do not decrease.
     """
     bags = edges.type.size - 1
-    room(count, bags)
     zero, end = b.constant([0]), b.constant([count])
     least = b.add("concatenate", zero, part(b, edges, 0, 0, bags - 1), end, axis=0)
     greatest = b.constant([0] + [count] * bags)
@@ -94,10 +93,12 @@ def _bags(b: Builder, edges: Value, count: int) -> Value:
         broken=f"offset {{place}} is out of order: offsets begin at 0, do not decrease, and end at "
         f"{count}, the number of indices",
     )  # fmt: skip
-    starts = part(b, edges, 0, 0, bags)
-    begun = b.add("less_equal", starts, b.constant(np.arange(count).reshape(count, 1), "int64"))
-    bag = b.add("sum", cast_to(b, begun, "int64"), axes=(1,), keepdims=True)
-    return b.add("subtract", bag, b.constant(1, "int64"))
+    starts = reshaped(b, part(b, edges, 0, 0, bags), (bags, 1))
+    none = b.add("broadcast_to", b.constant(0, "int64"), shape=(count + 1,))
+    one = b.add("broadcast_to", b.constant(1, "int64"), shape=(bags,))
+    begun = b.add("scatter_nd", none, starts, one, reduction="add", negative=False)
+    bag = part(b, b.add("accumulate", begun, axis=0), 0, 0, count)
+    return reshaped(b, b.add("subtract", bag, b.constant(1, "int64")), (count, 1))
 
 
 @aten("index_select")
