@@ -58,6 +58,7 @@ from ...tir.simplify import Simplifier
 from ...tir.structure import key_of
 from ...tir.visit import children, substitute, walk
 from ..rules.access_patterns import EXPENSIVE
+from .bodies import parts, share_that_runs
 from .memo import Memo
 
 Ints = npt.NDArray[np.int64]
@@ -126,8 +127,9 @@ class Visit:
     each with the number of the access that it is computed from alone, if there is one: what a
     vector of that holds is computed once. `operations` are all of them but casts, and `expensive`
     the calls that are not among them. One iteration of the loops above the vectors is one
-    `instruction`, where it runs as one. `loops` are those around the `block` itself. Visits compare
-    by identity, as nodes do: programs that are read with one memo have them in common.
+    `instruction`, where it runs as one. `loops` are those around the `block` itself. Of the
+    iterations of all, its conditions leave the share `runs`. Visits compare by identity, as nodes
+    do: programs that are read with one memo have them in common.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Visit:
     block: Block
     loops: tuple[For, ...]
     instruction: Instruction | None = None
+    runs: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -186,8 +189,13 @@ def profile(
         runs = all(not isinstance(s.extent, int) or s.extent > 0 for s in loops)
         if type(b.body) is not Prefetch and runs:
             around[b] = loops
-    private = _private(func, around)
     memo = Memo() if memo is None else memo
+    around = {
+        part: loops
+        for b, loops in around.items()
+        for part in memo.kept((parts, b), partial(parts, b))
+    }
+    private = _private(func, around)
     alone = []
     for b, loops in around.items():
         depths = tuple([private.get(r.buffer, 0) for r in (*b.reads, *b.writes)])
@@ -288,6 +296,7 @@ def _visit(
         block,
         tuple(around),
         None if instruction is None else find_instruction(instruction),
+        share_that_runs(block, tile),
     )
 
 

@@ -230,3 +230,30 @@ def strided(
     a, s = np.arange(64, dtype=np.int32), np.zeros(8, np.int32)
     build(func, "cpu -threads=1")(a, np.full(8, 3), 3, s)
     assert s.tolist() == [3 * k for k in range(8)]
+
+
+SIDE_BY_SIDE = """
+@tw.script
+def rows(A: T.Buffer((4,), "float32"), B: T.Buffer((4, 8), "float32"),
+         C: T.Buffer((4, 8, 16), "float32")):
+    for b in range(4):
+        with T.block("row"):
+            vb = T.axis.opaque(4, b)
+            x = A[vb]
+            for i in range(8):
+                B[vb, i] = x
+            for i in range(8):
+                if i > vb:
+                    for j in range(16):
+                        if j < i:
+                            C[vb, i, j] = x * 2.0
+"""
+
+
+def test_loops_side_by_side_in_a_block_are_not_inside_of_each_other() -> None:
+    """Each is a visit, with the share of its iterations that conditions on these leave."""
+    visits = profile(parse(SIDE_BY_SIDE)).visits
+    assert [v.extents for v in visits] == [(4,), (4, 8), (4, 8, 16)]
+    assert [[a.buffer.name for a in v.accesses] for v in visits] == [["A"], ["B"], ["C"]]
+    run = sum(j < i for b in range(4) for i in range(b + 1, 8) for j in range(16))
+    assert [v.runs for v in visits] == [1.0, 1.0, run / (4 * 8 * 16)]

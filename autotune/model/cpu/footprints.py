@@ -89,7 +89,7 @@ class Evaluated:
         whole: a tile is what loops of these kinds take. Where tiles overlap, what they share is
         computed in each of them.
         """
-        share: Number = 1.0
+        share: Number = n.visit.runs
         for domain in n.visit.domains:
             total: Number = 1.0
             reach: Number = 1.0
