@@ -192,8 +192,11 @@ def print_kernels(results: Sequence[TuneResult], runs: Mapping[Func, float]) -> 
     if len(best) == len(results):
         pairs = zip(best, runs.values(), strict=True)
         told += f"; together they take {time_text(sum(b.seconds * w for b, w in pairs))}"
+    without = [result for result in results if result.best is None and not result.trials]
     if any(result.interrupted for result in results):
         told += "; interrupted: --resume with the same target and budget goes on"
+    elif without:
+        told += f"; {len(without)} had no trial: {without[0].reason}"
     print_text(f"\n{told}")
     _print_spent(results)
 

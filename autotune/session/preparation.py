@@ -64,7 +64,7 @@ class Heartbeats:
                 _log.warning("no heartbeat was written: %s", error)
 
 
-def interrupted_result(
+def result_without_trials(
     database: TuningDatabase,
     func: Func,
     target: Target,
@@ -72,12 +72,14 @@ def interrupted_result(
     begun: Begun,
     elapsed: float,
     tolerance: float | None,
+    reason: str,
+    status: SessionStatus,
 ) -> TuneResult:
-    """End a session that is interrupted while it is prepared; return its result.
+    """End a session that ends before it is prepared; return its result.
 
     `elapsed` is its duration. The best is that of earlier sessions.
     """
-    session = database.finish_session(begun.session.id, SessionStatus.INTERRUPTED, elapsed=elapsed)
+    session = database.finish_session(begun.session.id, status, elapsed=elapsed)
     workload = workload_record(func)
     best = history.best_known(
         database, workload, record, toolchain_record(target), tolerance, replays=Replays(func)
@@ -93,7 +95,7 @@ def interrupted_result(
         outcomes={},
         error=None,
         status=session.status,
-        reason="interrupted",
+        reason=reason,
         session=session.id,
         seconds=session.duration,
         spent=Spent(0.0, 0.0, 0.0, 0.0, 0.0, other=new, earlier=begun.seconds),
@@ -101,7 +103,7 @@ def interrupted_result(
         drift=(),
         gains={} if best is None else best.gains,
         noise=None,
-        kept=kept_text(database, session.id),
+        kept=kept_text(database, session.id) if status is SessionStatus.INTERRUPTED else None,
         earlier_trials=database.trials(session.id),
         pinned=None if pin is None else pin.schedule,
     )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,7 +39,13 @@ from .final_comparison import Rival, rivals_of
 from .gain import most_promising, relative_gain
 from .interrupts import Interrupts
 from .own_sketches import GivenHints, OwnRules, OwnSchedules, warn_of_unused
-from .preparation import Begun, Heartbeats, interrupted_result, started_session, unfinished_session
+from .preparation import (
+    Begun,
+    Heartbeats,
+    result_without_trials,
+    started_session,
+    unfinished_session,
+)
 from .recorder import Recorder, Subject
 from .session import OutOfTime, Tuning
 
@@ -91,26 +97,37 @@ class TuningJob:
         meter = Meter(self.budget)
         with Interrupts(stop, say) as interrupts, ExitStack() as stack:
             begun = self._begun(meter, stack)
+
+            def without_trials(n: int, reason: str, status: SessionStatus) -> TuneResult:
+                return result_without_trials(
+                    self.database, self.programs[n].func, self.target, self.record, begun[n],
+                    elapsed(n), self.tolerance, reason, status,
+                )  # fmt: skip
+
             try:
-                with Heartbeats(beat):
+                with Heartbeats(beat), _telling_what_is_kept(tunings):
                     self._prepare(begun, meter, callback, interrupts.check, tunings, stack)
             except KeyboardInterrupt:
-                return [
-                    interrupted_result(
-                        self.database,
-                        p.func,
-                        self.target,
-                        self.record,
-                        some,
-                        elapsed(n),
-                        self.tolerance,
-                    )
-                    for n, (p, some) in enumerate(zip(self.programs, begun, strict=True))
+                ended = "interrupted", SessionStatus.INTERRUPTED
+                at_work = tunings if self._in_turn else []
+                rest = range(len(at_work), len(self.programs))
+                return [t.finish(*ended) for t in at_work] + [
+                    without_trials(n, *ended) for n in rest
                 ]
-            for tuning in tunings:
-                stack.callback(tuning.abandon)
             warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
-            return self._finished(tunings, meter)
+            results = self._finished(tunings, meter)
+            for n in range(len(tunings), len(self.programs)):
+                reason = meter.spent or "the time is over"
+                results.append(without_trials(n, reason, SessionStatus.FINISHED))
+            return results
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether each program has a turn as soon as it is ready, before the next is prepared.
+
+        To prepare many may take longer than the seconds that they share.
+        """
+        return self.budget.seconds is not None and len(self.programs) > 1
 
     def _prepare(
         self,
@@ -121,7 +138,10 @@ class TuningJob:
         tunings: list[Tuning],
         stack: ExitStack,
     ) -> None:
-        """Get the sessions ready, and put each into `tunings` when it is."""
+        """Get the sessions ready, and put each into `tunings` when it is.
+
+        Once the budget is used up, the others are left out.
+        """
 
         def beat() -> None:
             for tuning in tunings:
@@ -140,6 +160,8 @@ class TuningJob:
         measurers = self._measurers(target, prepared, stack)
         for n, program in enumerate(self.programs):
             check_interrupt()
+            if self._in_turn and n and meter.spent is not None:
+                return
             start = self._start(program, target, subjects[n], prepared[n], meter)
             tunings.append(
                 Tuning(
@@ -165,6 +187,21 @@ class TuningJob:
                     earlier_seconds=begun[n].seconds,
                 )
             )
+            stack.callback(tunings[n].abandon)
+            if self._in_turn:
+                self._first_turn(tunings[n], meter, waiting=len(self.programs) - n)
+
+    def _first_turn(self, tuning: Tuning, meter: Meter, waiting: int) -> None:
+        """Measure a candidate of a program, or one for each worker of a cluster.
+
+        It is that which the search takes for the best, as a build without records does. So many
+        programs are `waiting` for a first turn.
+        """
+        tuning.begin()
+        tuning.ended = self.rules.reached(tuning.best_seconds, tuning.roofline)
+        if tuning.ended is None and meter.spent is None:
+            with suppress(OutOfTime):
+                tuning.step(meter.batch(tuning.measurer.width, among=waiting))
 
     def _begun(self, meter: Meter, stack: ExitStack) -> list[Begun]:
         """The sessions, new or resumed, whose records are there before anything takes time.
@@ -333,18 +370,26 @@ class TuningJob:
     def _finished(self, tunings: Sequence[Tuning], meter: Meter) -> list[TuneResult]:
         """Run sessions until the budget, a rule or an interrupt ends them; return their results."""
         try:
-            for tuning in tunings:
-                tuning.begin()
-            reason = run(tunings, self.weights, meter, self.rules)
+            with _telling_what_is_kept(tunings):
+                for tuning in () if self._in_turn else tunings:
+                    tuning.begin()
+                reason = run(tunings, self.weights, meter, self.rules)
             status = SessionStatus.FINISHED
         except KeyboardInterrupt:
             reason, status = "interrupted", SessionStatus.INTERRUPTED
-        except (DatabaseError, ClusterError) as error:  # a full disk, say
-            with suppress(DatabaseError):
-                kept = "\n".join(tuning.recorder.kept for tuning in tunings)
-                error.detail = lambda _: kept
-            raise
         return [t.finish(reason, status) for t in tunings]
+
+
+@contextmanager
+def _telling_what_is_kept(tunings: Sequence[Tuning]) -> Iterator[None]:
+    """Errors that end the sessions, of a full disk, say, tell what is in the database."""
+    try:
+        yield
+    except (DatabaseError, ClusterError) as error:
+        with suppress(DatabaseError):
+            kept = "\n".join(tuning.recorder.kept for tuning in tunings)
+            error.detail = lambda _: kept
+        raise
 
 
 class _Start(NamedTuple):

@@ -16,7 +16,7 @@ from tilewright.autotune.result import TuneResult
 from tilewright.autotune.search.search import Search
 from tilewright.autotune.session import tuning_job
 from tilewright.autotune.session.budget import Meter
-from tilewright.autotune.session.events import Event
+from tilewright.autotune.session.events import Batch, Event, Trial
 from tilewright.codegen.detect import resolve
 from tilewright.tuning_db import Session, SessionStatus
 from tilewright.tuning_db.sessions import STALE_AFTER
@@ -117,6 +117,53 @@ def test_an_interrupt_ends_the_preparation(
     again = tuned(db, [16, 8, 32], resume=True)
     assert [r.session for r in again] == [r.session for r in results]
     assert [r.status for r in again] == [SessionStatus.FINISHED] * 3
+
+
+def test_what_is_ready_is_measured_before_the_next_is_prepared(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs share few seconds, and to prepare each takes long: what has no time is left out."""
+    now = [0.0]
+    prepared: list[Search] = []
+
+    def search(*arguments: Any, **options: Any) -> Search:
+        now[0] += 4.0
+        prepared.append(Search(*arguments, **options))
+        return prepared[-1]
+
+    monkeypatch.setattr(tuning_job, "Search", search)
+    monkeypatch.setattr(tuning_job, "Meter", lambda budget: Meter(budget, clock=lambda: now[0]))
+    play(ok(2e-3))
+    events: list[Event] = []
+    programs = [matmul(size) for size in (16, 8, 32, 64)]
+    results: list[TuneResult] = tune(
+        programs, "cpu -threads=1", database=db, seconds=10, config=QUICK, callback=events.append
+    )
+    assert [r.trials for r in results] == [1, 1, 0, 0]
+    assert [r.best is None for r in results] == [False, False, True, True]
+    assert [r.reason for r in results] == ["the 10 seconds are over"] * 4
+    assert len(prepared) == 3, "there is no time for the last"
+    shown = [(type(e).__name__, e.program) for e in events if not isinstance(e, Batch)]
+    assert shown[:4] == [("Started", 0), ("Trial", 0), ("Started", 1), ("Trial", 1)]
+    assert [db.get(Session, r.session).status for r in results] == [SessionStatus.FINISHED] * 4
+
+
+def test_the_first_turns_are_interrupted(
+    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had its turn has a result of its own, and the others have none."""
+    play(ok(2e-3))
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Trial):
+            signal.raise_signal(signal.SIGINT)
+
+    programs = [matmul(size) for size in (16, 8)]
+    options: dict[str, Any] = {"database": db, "seconds": 900, "config": QUICK}
+    results: list[TuneResult] = tune(programs, "cpu -threads=1", callback=stop, **options)
+    assert [r.trials for r in results] == [1, 0]
+    assert [r.status for r in results] == [SessionStatus.INTERRUPTED] * 2
+    assert [db.get(Session, r.session).status for r in results] == [SessionStatus.INTERRUPTED] * 2
 
 
 def test_the_measurement_of_a_machine_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
