@@ -428,8 +428,10 @@ def rrelu(
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,
+    generator: None = None,
 ) -> Sequence[Value]:
     """In training elements below 0 draw their slopes, of which it is the mean afterwards."""
+    del generator
     if training:
         raise Unsupported(Reason.DATA_DEPENDENT, "elements say how many slopes are drawn")
     return b.add("leaky_relu", x, slope=(lower + upper) / 2), noise
