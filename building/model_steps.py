@@ -171,12 +171,32 @@ def _blocks(
     return blocks
 
 
+def _names(graph: Graph) -> dict[Node, str]:
+    """What errors call nodes: as in the file that they were read from. One of several that stand
+    for a node of the file is named with that, which is that of all that read it."""
+    sources = {v: s for s in graph.sources for v in s.outputs if v is not None}
+    read_by = defaultdict[Value, set[str]](set)
+    names = {}
+    for node in reversed(graph.nodes):
+        source = next((sources[v] for v in node.outputs if v in sources), None)
+        if source is not None:
+            own = {names.setdefault(node, f"{source.operator} {source.name}".rstrip())}
+        else:
+            own = {name for value in node.outputs for name in read_by[value]}
+            names[node] = (
+                f"{node.operator} of {next(iter(own))}" if len(own) == 1 else node.operator
+            )
+        for value in node.inputs:
+            read_by[value] |= own
+    return names
+
+
 class Guards:
     """The guards of groups, in their order, each once: which indices are compared with limits."""
 
     def __init__(self, graph: Graph) -> None:
         self._limits = open_limits(graph)
-        self._sources = {v: s for s in graph.sources for v in s.outputs if v is not None}
+        self._names = _names(graph)
         self._known = set[tuple[Value, Limits]]()
 
     def of(self, group: Group, place: Callable[[Value], Address]) -> Iterator[Guard]:
@@ -190,9 +210,7 @@ class Guards:
 
     def _guard(self, node: Node, value: Value, limits: Limits, place: Address) -> Guard:
         """What the indices of a node have to be, named as in the file that it was read from."""
-        source = self._sources.get(node.outputs[0])
-        name = node.operator if source is None else f"{source.operator} {source.name}".rstrip()
-        name = name if limits.by is None else limits.by
+        name = self._names[node] if limits.by is None else limits.by
         operand = find(node.operator).operand_names[limits.operand]
         data, offset = Argument(operand, value.dtype, value.shape), place.offset
         if limits.column is not None:

@@ -125,6 +125,10 @@ def test_the_last_bag_ends_with_the_indices() -> None:
         with pytest.raises(GuardError) as caught:
             model(IDS.numpy(), np.array(offsets))
         assert "embedding_bag" in caught.value.data["node"]
+    with pytest.raises(GuardError) as caught:
+        model(np.array([0, 3, 1, 1]), at.numpy())
+    assert "embedding_bag" in caught.value.data["node"]
+    assert (caught.value.data["index"], caught.value.data["place"]) == (3, (1,))
 
 
 def test_many_bags_of_many_indices() -> None:
