@@ -182,8 +182,9 @@ def with_row_major_bernoulli(module: Any) -> None:
 
 
 @contextmanager
-def with_dropout_of_layers() -> Iterator[None]:
-    """Capture the dropout between recurrent layers, which PyTorch's decomposition leaves out."""
+def with_recurrent_layers() -> Iterator[None]:
+    """Capture what PyTorch's decomposition of recurrent layers leaves out: the dropout between
+    them, and gradients by weights alone."""
     helper = decompositions._rnn_helper
     decompositions._rnn_helper = partial(_layer_by_layer, helper)
     try:
@@ -202,6 +203,9 @@ def _layer_by_layer(
 ) -> tuple[Any, list[Any]]:
     """What PyTorch's function `run` computes of recurrent layers, with a dropout between them."""
     layers, dropout, train, bidirectional, batch_first, one_layer = options
+    trains = torch.is_grad_enabled() and any(w.requires_grad for w in tree_leaves(params))
+    if trains and one_layer is decompositions.mkldnn_one_layer_lstm:
+        one_layer = decompositions.one_layer_lstm
     ways, ends = 1 + bidirectional, list[Any]()
     x = x.transpose(0, 1) if batch_first else x
     for first in range(0, layers * ways, ways):

@@ -26,7 +26,7 @@ from .compiled_graph import CompiledGraph
 from .draws import (
     DECOMPOSITIONS,
     partition,
-    with_dropout_of_layers,
+    with_recurrent_layers,
     with_row_major_bernoulli,
 )
 from .open_sizes import OpenGraph, is_open
@@ -66,7 +66,7 @@ def compile_captured(
     with (
         _attention(examples),
         _without_python_kernels(),
-        with_dropout_of_layers(),
+        with_recurrent_layers(),
         _with_all_draws(),
     ):
         call: Callable[..., Any] = aot_autograd(
