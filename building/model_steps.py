@@ -176,7 +176,7 @@ def _names(graph: Graph) -> dict[Node, str]:
     for a node of the file is named with that, which is that of all that read it."""
     sources = {v: s for s in graph.sources for v in s.outputs if v is not None}
     read_by = defaultdict[Value, set[str]](set)
-    names = {}
+    names: dict[Node, str] = {}
     for node in reversed(graph.nodes):
         source = next((sources[v] for v in node.outputs if v in sources), None)
         if source is not None:
