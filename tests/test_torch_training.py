@@ -191,6 +191,11 @@ def test_rows_without_elements_get_gradients(shape: tuple[int, ...], count: int)
     torch.testing.assert_close(found, gradients(function, module, *given))
 
 
+def test_indices_of_no_elements_are_not_read() -> None:
+    function, x = compiled(lambda x, ids: x[ids]), torch.ones(5, 0)
+    assert function(x, torch.tensor([7, -9])).shape == (2, 0)
+
+
 def test_rows_that_data_choose_get_their_gradients() -> None:
     module = torch.nn.Embedding(6, 3, padding_idx=0)
     places = torch.tensor([[1, 5, 1], [0, 0, 2]])

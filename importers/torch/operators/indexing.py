@@ -137,11 +137,11 @@ def index(b: Builder, out: TensorType, x: Value, indices: Sequence[Value | None]
     """
     axes = [d for d, value in enumerate(indices) if value is not None]
     places = _places(indices)
+    if not out.size:  # PyTorch then reads no index
+        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
     if len(axes) == 1:
         return taken(b, x, places[0], axes[0])
     at = _together(b, places)
-    if not at.type.size:
-        return b.add("broadcast_to", b.constant(0, out.dtype), shape=out.shape)
     rest = [d for d in range(x.type.rank) if d not in axes]
     found = b.add("take_nd", b.add("transpose", x, axes=(*axes, *rest)), at)
     block = at.type.rank - 1
