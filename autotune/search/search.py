@@ -41,15 +41,12 @@ the estimate does not know which of its loops the compiler turns into vectors.""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A schedule to measure: a row of a sketch (its position), and their trace.
+class Predicted:
+    """A schedule to measure, and the time that is expected of it: `predicted` is log2 of seconds.
 
-    `schedule` is its record, whose id identifies it from here to the database. `predicted` is log2
-    of seconds.
+    `schedule` is its record, whose id identifies it from here to the database.
     """
 
-    sketch: int
-    row: tuple[int, ...]
     trace: Trace
     schedule: ScheduleRecord
     features: tuple[float, ...]
@@ -58,6 +55,14 @@ class Candidate:
     @property
     def predicted_seconds(self) -> float:
         return float(2.0**self.predicted)
+
+
+@dataclass(frozen=True)
+class Candidate(Predicted):
+    """The schedule of a row of a sketch (its position)."""
+
+    sketch: int
+    row: tuple[int, ...]
 
     def observed(self, outcome: Outcome, seconds: float | None) -> Observation:
         """The observation of this candidate."""
@@ -461,7 +466,7 @@ class Search:
             return None
         self._asked.add(schedule.id)
         features = tuple(float(v) for v in pool.features[r, : len(self.target_model.features)])
-        return Candidate(s, row, trace, schedule, features, float(pool.predicted[r]))
+        return Candidate(trace, schedule, features, float(pool.predicted[r]), s, row)
 
     def _add(self, pool: Pool, rows: Rows) -> None:
         """Put new rows into a pool."""

@@ -19,6 +19,7 @@ from ...schedule import Trace
 from ...schedule.facts import keeping_facts
 from ...target import CpuTarget, Target
 from ...tir.ir import Func
+from ...tuning_db.values import ScheduleRecord
 from ..model.base_model import SHIPPED, BaseModel, named
 from ..model.cost_model import CostModel
 from ..model.memo import Memo
@@ -27,6 +28,7 @@ from ..model.target_model import Features, TargetModel, model_for
 from ..rules.draft import RuleChoice
 from ..rules.user_rules import SKETCH_RULES
 from .candidates import Rowspace
+from .search import Predicted, SearchConfig
 from .sketch import Sketch, sketches_in_turn, written
 
 _log = logging.getLogger(__name__)
@@ -76,6 +78,18 @@ def model_trace(
     return _chosen(
         func, target, target_model, named(base, target_model), seed, sketches, error_factor
     )
+
+
+def unsearched(
+    func: Func, target: Target, trace: Trace, schedule: ScheduleRecord, config: SearchConfig
+) -> Predicted:
+    """A schedule without open decisions, and what the base model expects of it."""
+    model = model_for(target)
+    base = named(config.base, model) if config.model else None
+    row = np.zeros((1, 0), np.int64)
+    features = model.estimator(profile(trace.apply(func).func), target)(row).features
+    predicted = float(CostModel(0, base).margin(features)[0])
+    return Predicted(trace, schedule, tuple(features[0].tolist()), predicted)
 
 
 def _chosen(

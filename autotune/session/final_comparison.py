@@ -218,12 +218,17 @@ class Rival(NamedTuple):
     is_reference: bool = False
 
 
-def rivals_of(func: Func, target: Target, search: Search) -> tuple[Rival, ...]:
-    """The program as written, and the schedule that a build without records chooses."""
-    exact = [s for s in search.by_rules if not s.trace.inexact]
+def rivals_of(func: Func, target: Target, search: Search | None) -> tuple[Rival, ...]:
+    """The program as written, and the schedule that a build without records chooses.
+
+    Without a search, no more sketches are made than that build makes.
+    """
+    by_rules = () if search is None else search.by_rules
+    exact = [s for s in by_rules if not s.trace.inexact]
     untuned = chosen(func, target, "model", sketches=exact or None).trace
     opened = untuned.opened()
-    sketch = next((s for s in search.sketches if s.trace == opened), None)
+    known = () if search is None else search.sketches
+    sketch = next((s for s in known if s.trace == opened), None)
     plain = written(func, target)
     return (
         _rival(Baseline.WRITTEN, plain.trace.with_row(()), plain)._replace(

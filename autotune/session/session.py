@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
 
 from ...base.durations import format_seconds
 from ...base.errors import TilewrightError
@@ -23,12 +24,12 @@ from ...tuning_db.results import Baseline
 from ...tuning_db.values import Measurement, Outcome, ScheduleRecord, SessionStatus
 from ..cluster.measurer import ClusterMeasurer
 from ..config import TuneConfig
-from ..measure.any_measurer import AnyMeasurer
+from ..measure.any_measurer import AnyMeasurer, Numbered
 from ..measure.measure_result import BuildRequest, MeasureResult
 from ..measure.worker_pool import Built
 from ..model.target_model import Roofline
 from ..result import BestResult, Spent, TuneResult, instead_text
-from ..search.search import Candidate, Observation, Search
+from ..search.search import Candidate, Observation, Predicted, Search
 from .budget import Meter
 from .events import Batch, Callback, Drift, Ended, Event, Started, Trial, Waiting, ignore
 from .final_comparison import FinalComparison, Rival, Rivals, WrongResults
@@ -56,19 +57,20 @@ class Tuning:
 
     `check_interrupt` raises `KeyboardInterrupt` if it should end. `beat` shows that all sessions
     that share the budget are alive. `known` schedules were measured before; `best` is the fastest
-    schedule, `None` while none is known. `search_seconds` is the time that the search took, its
-    creation included, but for what it did while builders worked. This program is `number` of the
-    `programs` that share the budget. `tolerance` is the error that is accepted of inexact
-    schedules. `rivals` are the schedules that the best has to beat, `own_rules` the rules that
-    users registered, `own_schedules` and `hints` what `tune` was given. `earlier_seconds` is the
-    duration of the calls that it resumes.
+    schedule, `None` while none is known. `make_search` makes the search, when it is asked first.
+    `search_seconds` is the time that it took, its creation included, but for what it did while
+    builders worked. The target has so many `threads`. This program is `number` of the `programs`
+    that share the budget. `tolerance` is the error that is accepted of inexact schedules. `rivals`
+    are the schedules that the best has to beat, `own_rules` the rules that users registered,
+    `own_schedules` and `hints` what `tune` was given. `earlier_seconds` is the duration of the
+    calls that it resumes.
 
     `ended` is why the program gets no more trials, `None` while it may. `progress` is the gain of
     its trials.
     """
 
     recorder: Recorder
-    search: Search
+    make_search: Callable[[], Search]
     measurer: AnyMeasurer
     meter: Meter
     config: TuneConfig
@@ -76,6 +78,7 @@ class Tuning:
     check_interrupt: Callable[[], None]
     beat: Callable[[], None]
     roofline: Roofline
+    threads: int
     number: int
     programs: int
     known: int
@@ -119,6 +122,11 @@ class Tuning:
         self._seconds = self.earlier_seconds + self.meter.lap()
         self._at_work = False
         self.recorder.elapsed = self._elapsed
+
+    @cached_property
+    def search(self) -> Search:
+        """The search, which is made when it is asked first."""
+        return self.make_search()
 
     @property
     def best_seconds(self) -> float | None:
@@ -169,6 +177,22 @@ class Tuning:
         finally:
             took = self._rest()
         self.progress.add(len(candidates), took, self.best_seconds)
+
+    def measure_first(self, candidate: Predicted) -> None:
+        """Measure a candidate that is known before there is a search, which may take long to make.
+
+        The search learns of it from the database.
+        """
+        self._at_work = True
+        try:
+            self._tick()
+            self._batches += 1
+            self._tell(Batch(self._batches, 1, self._elapsed()))
+            for _, first in self._results([candidate]):
+                self._measured(candidate, first)
+        finally:
+            took = self._rest()
+        self.progress.add(1, took, self.best_seconds)
 
     def hold_finals(self) -> None:
         """Time the fastest candidates interleaved.
@@ -315,31 +339,42 @@ class Tuning:
             return _requests(new)
 
         last = self.meter.trials_left == len(candidates)
-        if isinstance(self.measurer, ClusterMeasurer):
-            results = self.measurer.stream(_requests(candidates), self.best_seconds, more)
-        else:
-            results = self.measurer.measure(
-                _requests(candidates), self.best_seconds, () if last else self.search.explore()
-            )
-        for number, first in results:
+        meanwhile = () if last else self.search.explore()
+        for number, first in self._results(candidates, more, meanwhile):
             candidate = candidates[number]
-            measured, written = first, self._record(candidate, first)
-            try:
-                for again in self._better(candidate, first):
-                    written, measured = self._record(candidate, again), again
-            finally:  # an interrupt leaves a trial that was measured
-                self._conclude(candidate, measured, written)
-            observed.append(
-                candidate.observed(measured.outcome, min(measured.samples, default=None))
-            )
+            measured = self._measured(candidate, first)
+            fastest = min(measured.samples, default=None)
+            observed.append(candidate.observed(measured.outcome, fastest))
         self._learn(observed)
 
-    def _record(self, candidate: Candidate, measured: MeasureResult) -> Measurement:
+    def _results(
+        self,
+        candidates: Sequence[Predicted],
+        more: Callable[[int], list[BuildRequest]] = lambda _: [],
+        meanwhile: Iterable[None] = (),
+    ) -> Iterator[Numbered]:
+        """The results of candidates, by their numbers; on a cluster, of `more` as well."""
+        requests = _requests(candidates)
+        if isinstance(self.measurer, ClusterMeasurer):
+            return self.measurer.stream(requests, self.best_seconds, more)
+        return self.measurer.measure(requests, self.best_seconds, meanwhile)
+
+    def _measured(self, candidate: Predicted, first: MeasureResult) -> MeasureResult:
+        """Record the result of a candidate, and better ones; conclude it with the last."""
+        measured, written = first, self._record(candidate, first)
+        try:
+            for again in self._better(candidate, first):
+                written, measured = self._record(candidate, again), again
+        finally:  # an interrupt leaves a trial that was measured
+            self._conclude(candidate, measured, written)
+        return measured
+
+    def _record(self, candidate: Predicted, measured: MeasureResult) -> Measurement:
         return self.recorder.trial(
             candidate.schedule, measured, candidate.features, candidate.predicted_seconds
         )
 
-    def _better(self, candidate: Candidate, first: MeasureResult) -> Iterator[MeasureResult]:
+    def _better(self, candidate: Predicted, first: MeasureResult) -> Iterator[MeasureResult]:
         """Better results of a candidate, timed again where something seems to have disturbed it."""
         best = self.best_seconds
 
@@ -353,12 +388,13 @@ class Tuning:
         return self._plausibility.better(first, candidate.predicted_seconds, best, run, look)
 
     def _conclude(
-        self, candidate: Candidate, measured: MeasureResult, written: Measurement
+        self, candidate: Predicted, measured: MeasureResult, written: Measurement
     ) -> None:
         """Count a stored measurement, let its candidate compete, and tell the caller."""
         assert written.elapsed is not None, "a recorder knows the duration"
         self.meter.spend(1)
-        self.own_rules.count(candidate.sketch, measured.error)
+        if isinstance(candidate, Candidate):
+            self.own_rules.count(candidate.sketch, measured.error)
         self._outcomes[measured.outcome] += 1
         self._error = measured.error or self._error
         _log.debug("trial %d: %s %s", self.meter.trials, measured.outcome, measured.error or "")
@@ -455,7 +491,7 @@ class Tuning:
 
     def _noise(self) -> str | None:
         """Plain words where the machine was so disturbed that it was not fit to choose."""
-        threads = self.search.target.threads
+        threads = self.threads
         if self._finals.disturbed:
             slowdown = self._finals.slowdown
             return disturbed_finals_text(slowdown, threads, others=self.recorder.others)
@@ -473,7 +509,8 @@ class Tuning:
         )
 
     def _spent(self, seconds: float) -> Spent:
-        measurer, model = self.measurer, self.search.seconds_in_model
+        measurer = self.measurer
+        model = self.search.seconds_in_model if "search" in vars(self) else 0.0
         searching = self.search_seconds + measurer.seconds_meanwhile
         parts = Spent(
             search=max(0.0, searching - model),
@@ -497,5 +534,5 @@ class Tuning:
         return self.recorder.subject.workload.name
 
 
-def _requests(candidates: Sequence[Candidate]) -> list[BuildRequest]:
+def _requests(candidates: Sequence[Predicted]) -> list[BuildRequest]:
     return [BuildRequest(c.schedule.trace, c.trace.error_factor) for c in candidates]

@@ -30,7 +30,8 @@ from ..records import environment_record, target_record, toolchain_record, workl
 from ..result import BestResult, TuneResult
 from ..search import history, transfer
 from ..search.replay import Replays
-from ..search.search import Search
+from ..search.search import Known, Predicted, Search
+from ..search.unmeasured import unsearched
 from ..tasks import Prepared, Task, prepared_sketches
 from ..tvm_records import HintRecords
 from .budget import Budget, Meter, StopRules
@@ -162,11 +163,13 @@ class TuningJob:
             check_interrupt()
             if self._in_turn and n and meter.spent is not None:
                 return
-            start = self._start(program, target, subjects[n], prepared[n], meter)
+            given = program, target, subjects[n], prepared[n], meter
+            start = self._start_untuned(*given) if self._in_turn else None
+            start = start or self._start(*given)
             tunings.append(
                 Tuning(
                     recorder=self._recorder(subjects[n], n, begun, start),
-                    search=start.search,
+                    make_search=start.make_search,
                     measurer=measurers[n],
                     meter=meter,
                     config=self.config,
@@ -174,6 +177,7 @@ class TuningJob:
                     check_interrupt=check_interrupt,
                     beat=beat,
                     roofline=model_for(target).roofline(program.func, target),
+                    threads=target.threads,
                     number=n,
                     programs=len(self.programs),
                     known=start.known,
@@ -189,18 +193,24 @@ class TuningJob:
             )
             stack.callback(tunings[n].abandon)
             if self._in_turn:
-                self._first_turn(tunings[n], meter, waiting=len(self.programs) - n)
+                waiting = len(self.programs) - n
+                self._first_turn(tunings[n], start.first, meter, waiting)
 
-    def _first_turn(self, tuning: Tuning, meter: Meter, waiting: int) -> None:
-        """Measure a candidate of a program, or one for each worker of a cluster.
+    def _first_turn(
+        self, tuning: Tuning, first: Predicted | None, meter: Meter, waiting: int
+    ) -> None:
+        """Measure the `first` candidate of a program, or else what its search takes for the best.
 
-        It is that which the search takes for the best, as a build without records does. So many
-        programs are `waiting` for a first turn.
+        Of the latter, one for each worker of a cluster. So many programs are `waiting` for a turn.
         """
         tuning.begin()
         tuning.ended = self.rules.reached(tuning.best_seconds, tuning.roofline)
-        if tuning.ended is None and meter.spent is None:
-            with suppress(OutOfTime):
+        if tuning.ended is not None or meter.spent is not None:
+            return
+        with suppress(OutOfTime):
+            if first is not None:
+                tuning.measure_first(first)
+            else:
                 tuning.step(meter.batch(tuning.measurer.width, among=waiting))
 
     def _begun(self, meter: Meter, stack: ExitStack) -> list[Begun]:
@@ -311,11 +321,8 @@ class TuningJob:
         self, program: Task, target: Target, subject: Subject, prepared: Prepared, meter: Meter
     ) -> _Start:
         """The search of a program, with what the database knows and what it begins with."""
-        replays = Replays(program.func)
         records = (self.database, *subject[:3])
-        best = history.best_known(*records, self.tolerance, replays=replays)
-        # What claims to be faster and does not apply is nothing to learn from.
-        known = history.known(*records, model_for(target), without=replays.refused)
+        replays, best, known = self._known(program, target, subject)
         began = meter.elapsed
         search = Search(
             program.func,
@@ -347,8 +354,61 @@ class TuningJob:
         hints = None if self.hints is None else GivenHints(search, program.func, self.hints)
         seconds = meter.elapsed - began
         return _Start(
-            search, rivals, own_rules, own_schedules, hints, replays, best, len(known), seconds
+            make_search=lambda: search,
+            rivals=rivals,
+            own_rules=own_rules,
+            own_schedules=own_schedules,
+            hints=hints,
+            replays=replays,
+            best=best,
+            known=len(known),
+            seconds=seconds,
         )
+
+    def _start_untuned(
+        self, program: Task, target: Target, subject: Subject, prepared: Prepared, meter: Meter
+    ) -> _Start | None:
+        """What a session begins with before its search is made: the schedule of an untuned build.
+
+        `None` where the search is needed at once: for what users brought, and where that schedule
+        was measured before.
+        """
+        brought = program.user_sketches is not None or program.beside or self.hints is not None
+        if brought or prepared.sketches is not None:
+            return None
+        replays, best, known = self._known(program, target, subject)
+        began = meter.elapsed
+        rivals = rivals_of(program.func, target, None)
+        (untuned,) = (rival for rival in rivals if rival.baseline is Baseline.UNTUNED)
+        if untuned.schedule.id in {each.schedule for each in known}:
+            return None
+        return _Start(
+            make_search=lambda: self._start(
+                program, target, subject, prepared, meter
+            ).make_search(),
+            rivals=rivals,
+            own_rules=OwnRules(),
+            own_schedules=None,
+            hints=None,
+            replays=replays,
+            best=best,
+            known=len(known),
+            seconds=meter.elapsed - began,
+            first=unsearched(
+                program.func, target, untuned.trace, untuned.schedule, self.config.search
+            ),
+        )
+
+    def _known(
+        self, program: Task, target: Target, subject: Subject
+    ) -> tuple[Replays, BestResult | None, Sequence[Known]]:
+        """What the database has of a program: the best, and all that was measured."""
+        replays = Replays(program.func)
+        records = (self.database, *subject[:3])
+        best = history.best_known(*records, self.tolerance, replays=replays)
+        # What claims to be faster and does not apply is nothing to learn from.
+        known = history.known(*records, model_for(target), without=replays.refused)
+        return replays, best, known
 
     def _recorder(
         self, subject: Subject, number: int, begun: Sequence[Begun], start: _Start
@@ -356,7 +416,7 @@ class TuningJob:
         """The recorder of one of the sessions, which is prepared now."""
         untuned = (r.schedule.id for r in start.rivals if r.baseline is Baseline.UNTUNED)
         session = self.database.prepared_session(begun[number].session.id, next(untuned, None))
-        version = start.search.target_model.feature_version
+        version = model_for(self.target).feature_version
         return Recorder(
             self.database,
             subject,
@@ -396,18 +456,20 @@ class _Start(NamedTuple):
     """What the session of a program begins with.
 
     `best` is the best schedule of the database, and so many schedules of the program are `known` to
-    it. `seconds` is the time that the search took so far.
+    it. `seconds` is the time that the search took so far. `first` is measured before there is a
+    search.
     """
 
-    search: Search
+    make_search: Callable[[], Search]
     rivals: Sequence[Rival]
     own_rules: OwnRules
-    own_schedules: OwnSchedules
+    own_schedules: OwnSchedules | None
     hints: GivenHints | None
     replays: Replays
     best: BestResult | None
     known: int
     seconds: float
+    first: Predicted | None = None
 
 
 def run(tunings: Sequence[Tuning], weights: Sequence[float], meter: Meter, rules: StopRules) -> str:

@@ -119,19 +119,29 @@ def test_an_interrupt_ends_the_preparation(
     assert [r.status for r in again] == [SessionStatus.FINISHED] * 3
 
 
-def test_what_is_ready_is_measured_before_the_next_is_prepared(
-    db: TuningDatabase, play: Play, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("slow", "calls", "trials"), [("Search", 3, [5, 5, 1, 1]), ("rivals_of", 3, [1, 1, 0, 0])]
+)
+def test_programs_that_share_seconds_have_a_trial_each_first(
+    db: TuningDatabase,
+    play: Play,
+    monkeypatch: pytest.MonkeyPatch,
+    slow: str,
+    calls: int,
+    trials: list[int],
 ) -> None:
-    """Programs share few seconds, and to prepare each takes long: what has no time is left out."""
+    """Before searches are made, each of which takes 4 of 10 seconds here; if the choice of the
+    first candidate takes so long, what has no time for it is left out."""
     now = [0.0]
-    prepared: list[Search] = []
+    called: list[str] = []
+    real = getattr(tuning_job, slow)
 
-    def search(*arguments: Any, **options: Any) -> Search:
+    def slowly(*arguments: Any, **options: Any) -> Any:
         now[0] += 4.0
-        prepared.append(Search(*arguments, **options))
-        return prepared[-1]
+        called.append(slow)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(tuning_job, "Search", search)
+    monkeypatch.setattr(tuning_job, slow, slowly)
     monkeypatch.setattr(tuning_job, "Meter", lambda budget: Meter(budget, clock=lambda: now[0]))
     play(ok(2e-3))
     events: list[Event] = []
@@ -139,12 +149,14 @@ def test_what_is_ready_is_measured_before_the_next_is_prepared(
     results: list[TuneResult] = tune(
         programs, "cpu -threads=1", database=db, seconds=10, config=QUICK, callback=events.append
     )
-    assert [r.trials for r in results] == [1, 1, 0, 0]
-    assert [r.best is None for r in results] == [False, False, True, True]
+    assert [r.trials for r in results] == trials
+    assert [r.best is None for r in results] == [not count for count in trials]
     assert [r.reason for r in results] == ["the 10 seconds are over"] * 4
-    assert len(prepared) == 3, "there is no time for the last"
+    assert len(called) == calls
     shown = [(type(e).__name__, e.program) for e in events if not isinstance(e, Batch)]
     assert shown[:4] == [("Started", 0), ("Trial", 0), ("Started", 1), ("Trial", 1)]
+    first = [db.history(session=r.session)[-1] for r in results if r.trials]
+    assert [m.features is not None for m, _ in first] == [True] * len(first), "models learn of it"
     assert [db.get(Session, r.session).status for r in results] == [SessionStatus.FINISHED] * 4
 
 
