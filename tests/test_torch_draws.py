@@ -131,7 +131,8 @@ def test_bernoulli_of_each_order_and_precision() -> None:
         return [
             torch.bernoulli(wide), torch.bernoulli(turned), torch.bernoulli(turned, 0.4),
             turned.clone().bernoulli_(0.4), turned.clone().bernoulli_(wide.t()),
-            wide.bernoulli(p=0.6), torch.empty_like(x, dtype=torch.int64).bernoulli_(x[:, :1]),
+            wide.bernoulli(p=0.6), torch.bernoulli(input=turned, p=0.4),
+            torch.empty_like(x, dtype=torch.int64).bernoulli_(x[:, :1]),
         ]  # fmt: skip
 
     agrees(function, ROWS)

@@ -175,9 +175,11 @@ def with_row_major_bernoulli(module: Any) -> None:
         for node in list(part.graph.nodes) if isinstance(part, torch.fx.GraphModule) else ():
             bernoulli = node.target in (torch.bernoulli, "bernoulli")
             if bernoulli and (len(node.args) > 1 or "p" in node.kwargs):
+                x = node.args[0] if node.args else node.kwargs["input"]
                 with part.graph.inserting_before(node):
-                    rows = part.graph.call_method("contiguous", node.args[:1])
+                    rows = part.graph.call_method("contiguous", (x,))
                 node.args = (rows, *node.args[1:])
+                node.kwargs = {name: v for name, v in node.kwargs.items() if name != "input"}
                 part.recompile()
 
 

@@ -142,7 +142,9 @@ def _inverse(b: Builder, x: Complex) -> Complex:
     real, imag = _wide(b, x).parts
     steep = b.add("less", b.add("abs", real), b.add("abs", imag))
     larger, smaller = b.add("where", steep, imag, real), b.add("where", steep, real, imag)
-    ratio = b.add("divide", smaller, larger)
+    signs = b.add("multiply", b.add("sign", smaller), b.add("sign", larger))
+    infinite = pointwise.is_infinite(b, smaller)
+    ratio = b.add("where", infinite, signs, b.add("divide", smaller, larger))
     below = b.add("add", larger, b.add("multiply", smaller, ratio))
     first = b.add("divide", b.constant(1.0, "float64"), below)
     second = b.add("divide", ratio, below)

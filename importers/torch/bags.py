@@ -51,7 +51,8 @@ def _bags(
     sizes = torch.zeros_like(starts).index_add(0, bag, kept.long())
     if mode != LARGEST or not count:
         return found, bag, sizes, torch.zeros_like(starts)
-    largest = (weight[indices] == found[bag]) & kept[:, None]
+    rows, best = weight[indices], found[bag]
+    largest = ((rows == best) | (rows.isnan() & best.isnan())) & kept[:, None]
     first = torch.where(largest, places[:, None], count - 1)
     ends = torch.full_like(found, count - 1, dtype=torch.long)
     first = ends.scatter_reduce(0, bag[:, None].expand_as(first), first, "amin")

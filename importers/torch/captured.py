@@ -181,10 +181,11 @@ def _views(returned: Sequence[Any]) -> dict[int, View]:
     """
     by_memory: dict[int, list[int]] = {}
     for number, node in enumerate(returned):
-        if not is_node(node) or not hasattr(node.meta["val"], "dtype"):
+        value: Any = node.meta["val"] if is_node(node) else None
+        if not hasattr(value, "dtype") or not all(isinstance(n, int) for n in value.shape):
             continue
         if node.op != "placeholder" or node.meta.get("drawn"):
-            held = node.meta["val"].untyped_storage()
+            held = value.untyped_storage()
             by_memory.setdefault(held._cdata, []).append(number)
     found: dict[int, View] = {}
     for numbers in by_memory.values():

@@ -825,6 +825,8 @@ def _complex(c: Cases) -> None:
     c.case(
         "complex_quotients_of_ends", lambda z: ((1 + 2j) / z, z[:2] / z[3], z / z[:2, None]), ends
     )
+    c.case("complex_sigmoid_of_ends", jax.nn.sigmoid, ends * (100 + 1j))
+    c.case("complex_quotient_by_infinities", lambda z: 1 / (z * (1 + 1j)), ends[:1])
     c.case("complex_powers_of_ends", lambda z: (z ** (0 * z.real[2:3]), z[2] ** z[2:]), ends)
     c.case("complex_tanh_of_ends", lambda z: jnp.tanh(z * jnp.array([[1 + 1j], [-1]])), ends)
     c.case(

@@ -93,6 +93,15 @@ def test_a_branch_that_is_known_is_chosen() -> None:
     assert operators(check(module, torch.ones(3))) == ["cos"]
 
 
+def test_branches_of_other_sizes_are_refused() -> None:
+    def function(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x[:2] + 0, (x,))
+
+    with pytest.raises(UnsupportedError) as caught:
+        torch.compile(function, backend="tilewright")(torch.ones(3))
+    assert caught.value.data["reasons"][0][1:3] == ("cond", "DATA_DEPENDENT")
+
+
 def test_a_branch_that_may_fail_is_refused() -> None:
     """Where it is not taken its index may be out of range, which is no error then."""
 

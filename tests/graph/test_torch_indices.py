@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.base.errors import GuardError
+from tilewright.base.errors import GuardError, ModelError
 
 torch: Any = pytest.importorskip("torch")
 F: Any = torch.nn.functional
@@ -158,3 +158,14 @@ def test_labels_that_are_ignored_are_no_indices(ignored: int) -> None:
     np.testing.assert_allclose(
         graph.reference(X, labels)[0], F.cross_entropy(X, labels, ignore_index=ignored), rtol=1e-6
     )
+
+
+def test_no_index_is_one_of_no_elements() -> None:
+    def write(x: Any, i: Any) -> Any:
+        return x.index_put((i,), torch.tensor(1.0))
+
+    compiled = torch.compile(write, backend="tilewright")
+    none, at = torch.zeros(0, 3), torch.zeros(2, dtype=torch.long)
+    assert compiled(none, at[:0]).shape == (0, 3)
+    with pytest.raises(ModelError):
+        compiled(none, at)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....base import dtypes
+from ....base.errors import ModelError
 from ....graph.builder import Builder
 from ....graph.compose.basics import cast_to, in_rank, part, reshaped, room, stacked, times
 from ....graph.compose.movement import sliced, taken
@@ -194,7 +195,11 @@ def _put_at(
     order = (*axes, *(d for d in range(x.type.rank) if d not in axes))
     own = b.add("transpose", x, axes=order)
     at = _together(b, _places(indices))
-    if not at.type.size or not x.type.size:
+    if not at.type.size:
+        return x
+    if not x.type.size:
+        if not all(x.shape[d] for d in axes):
+            raise ModelError("indices of a dimension of no elements, found {0}", x.type)
         return x
     depth, block = at.shape[-1], at.type.rank - 1
     # Where values have the dimensions that are indexed, as `index` has them.
