@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import IO
 
 from sqlalchemy import Connection
@@ -24,10 +24,10 @@ from ..base.errors import DatabaseError
 from ..base.files import open_regular, require_replaceable, whole_file
 from ..base.text import printable
 from .canonical import canonical_json
-from .codec import Row
+from .codec import LONGEST_LINE, Row
 from .connect import require_short
 from .line_reader import LineReader
-from .lines import FORMAT, VERSION, Inexact, Utf8Lines, refusal
+from .lines import FORMAT, VERSION, Inexact, Utf8Lines, object_of, refusal, version_of
 from .range_reader import RangeReader, range_reader
 from .read import every
 from .values import AnyRecord, json_text
@@ -59,32 +59,55 @@ def write_export(file: str | os.PathLike[str] | IO[str], write_to: Callable[[IO[
 
 
 @contextmanager
-def ready_to_import(
-    file: str | os.PathLike[str] | IO[str], inexact: Inexact | None
-) -> Iterator[Path]:
+def ready_to_import(file: str | os.PathLike[str] | IO[str]) -> Iterator[Path]:
     """A path from which `file` can be read without waiting for whoever writes it.
 
-    What is open, such as a pipe, is read and checked to its end, into a temporary file: others
-    write to the database meanwhile. Raises `DatabaseError` as `import_lines` does.
+    What is open, such as a pipe, is copied to its end, into a temporary file: others write to the
+    database meanwhile. Raises `DatabaseError` as `import_lines` does.
     """
     if isinstance(file, str | os.PathLike):
         require_short(os.fsdecode(file), "the path of an export")
         yield Path(os.fsdecode(file))
         return
-    with ExitStack() as opened:
-        try:
-            # A surrogate, which is no text, is refused where the copy is read.
-            copy = opened.enter_context(
-                NamedTemporaryFile("w", encoding="utf-8", errors="surrogatepass", newline="")
-            )
-            reader = LineReader(_CopiedLines(file, copy), inexact)
-            with _located(name_of(file), reader, {}):
-                for _ in reader.records():
-                    pass
-            copy.flush()
-        except OSError as error:
-            raise DatabaseError("import of {0} failed: {1}", name_of(file), error) from error
-        yield Path(copy.name)
+    try:
+        folder = TemporaryDirectory()
+    except OSError as error:
+        raise DatabaseError("import of {0} failed: {1}", name_of(file), error) from error
+    with folder:
+        path = Path(folder.name, "records.jsonl")
+        _copy(file, path)
+        yield path
+
+
+def _copy(file: IO[str], path: Path) -> None:
+    """Copy the lines of an open file: up to the first one, if that begins no export, and to one
+    that is longer than any. Raises `DatabaseError`."""
+    number = 0
+    try:
+        # A surrogate, which is no text, is refused where the copy is read.
+        with path.open("w", encoding="utf-8", errors="surrogatepass", newline="") as copy:
+            while True:
+                number += 1
+                with reading_open_file():
+                    line = "" + file.readline(LONGEST_LINE)
+                copy.write(line)
+                cut = len(line) >= LONGEST_LINE and not line.endswith("\n")
+                if not line or cut or (number == 1 and not _begins(line)):
+                    return
+    except DatabaseError as error:
+        raise DatabaseError(
+            "{0}, line {1}: {2}", name_of(file), number, error, line=number
+        ) from error
+    except OSError as error:
+        raise DatabaseError("import of {0} failed: {1}", name_of(file), error) from error
+
+
+def _begins(line: str) -> bool:
+    try:
+        version_of(object_of(line))
+    except DatabaseError:  # whoever reads the copy says why
+        return False
+    return True
 
 
 def import_lines(
@@ -122,20 +145,6 @@ def reading_open_file() -> Iterator[None]:
         ) from error
 
 
-class _CopiedLines:
-    """The lines of a file, each of which is written into another one when it is read."""
-
-    def __init__(self, file: IO[str], copy: IO[str]) -> None:
-        self._file = file
-        self._copy = copy
-
-    def readline(self, size: int = -1, /) -> str:
-        with reading_open_file():
-            line = self._file.readline(size)
-            self._copy.write(line)
-        return line
-
-
 def _write_lines(connection: Connection, lines: IO[str]) -> int:
     count = 0
     put(lines, canonical_json({"format": FORMAT, "version": VERSION}) + "\n")
@@ -165,26 +174,17 @@ def _write_records(
 ) -> dict[str, int]:
     # Records are written in batches: the lines of those that may still be waiting.
     pending: dict[str, int] = {}
-    with _located(name, reader, pending):
-        counts = write(connection, _noting(reader, pending), repin=False)
-    if reader.forgotten:
-        _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
-    return counts
-
-
-@contextmanager
-def _located(
-    name: str, reader: LineReader | RangeReader, pending: Mapping[str, int]
-) -> Iterator[None]:
-    """Whatever is refused is so with the line that it is in."""
     try:
-        yield
+        counts = write(connection, _noting(reader, pending), repin=False)
     except (DatabaseError, UnicodeDecodeError) as error:
         record = error.data.get("record", "") if isinstance(error, DatabaseError) else ""
         number = pending.get(record, reader.number)
         raise DatabaseError(
             "{0}, line {1}: {2}", name, number, refusal(error), line=number
         ) from error
+    if reader.forgotten:
+        _log.warning("%s: skipped %d cost models, which nothing reads", name, reader.forgotten)
+    return counts
 
 
 def _noting(reader: LineReader | RangeReader, pending: dict[str, int]) -> Iterator[AnyRecord | Row]:

@@ -353,7 +353,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         """
         name = json_lines.name_of(file)
         with (
-            json_lines.ready_to_import(file, inexact) as path,
+            json_lines.ready_to_import(file) as path,
             self._layers[0].writing(into_file=True) as connection,
         ):
             return json_lines.import_lines(connection, path, name, inexact)

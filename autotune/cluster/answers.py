@@ -154,7 +154,7 @@ class Interleaved:
         """
         found = None if self.samples is None else [len(row) for row in self.samples]
         if found is not None and not (
-            len(found) == candidates and found[0] == rounds and {0, rounds}.issuperset(found)
+            len(found) == candidates and found[:1] == [rounds] and {0, rounds}.issuperset(found)
         ):
             raise TuningError(
                 "{0} samples, not {1} of each of {2} candidates", found, rounds, candidates

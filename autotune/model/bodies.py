@@ -54,7 +54,7 @@ def share_that_runs(block: Block, tile: Sequence[For]) -> float:
         if variables(c) <= known.keys() and not any(type(n) is Load for n in walk(c))
     ]
     used = [v for v in known if any(v in variables(c) for c in asked)]
-    if not used:
+    if not used or not all(known[v] for v in used):
         return 1.0
     each = max(2, round(_POINTS ** (1 / len(used))))
     points = [np.unique(np.linspace(0, known[v] - 1, min(each, known[v])).round()) for v in used]

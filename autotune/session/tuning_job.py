@@ -115,6 +115,8 @@ class TuningJob:
                 return [t.finish(*ended) for t in at_work] + [
                     without_trials(n, *ended) for n in rest
                 ]
+            for tuning in () if self._in_turn else tunings:
+                stack.callback(tuning.abandon)
             warn_of_unused([(t.recorder.subject.workload.name, t.own_rules) for t in tunings])
             results = self._finished(tunings, meter)
             for n in range(len(tunings), len(self.programs)):
@@ -191,8 +193,8 @@ class TuningJob:
                     earlier_seconds=begun[n].seconds,
                 )
             )
-            stack.callback(tunings[n].abandon)
             if self._in_turn:
+                stack.callback(tunings[n].abandon)
                 waiting = len(self.programs) - n
                 self._first_turn(tunings[n], start.first, meter, waiting)
 

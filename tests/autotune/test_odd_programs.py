@@ -257,3 +257,8 @@ def test_loops_side_by_side_in_a_block_are_not_inside_of_each_other() -> None:
     assert [[a.buffer.name for a in v.accesses] for v in visits] == [["A"], ["B"], ["C"]]
     run = sum(j < i for b in range(4) for i in range(b + 1, 8) for j in range(16))
     assert [v.runs for v in visits] == [1.0, 1.0, run / (4 * 8 * 16)]
+
+
+def test_conditions_in_a_loop_without_iterations_are_estimated() -> None:
+    visits = profile(parse(SIDE_BY_SIDE.replace("range(16)", "range(0)"))).visits
+    assert [v.runs for v in visits] == [1.0, 1.0, 1.0]

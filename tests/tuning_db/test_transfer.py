@@ -11,6 +11,8 @@ import itertools
 import json
 import os
 import re
+import resource
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -517,6 +519,25 @@ def test_an_open_file_that_cannot_be_read_is_refused(
     with pytest.raises(DatabaseError) as refused:
         getattr(memory, f"import_{form}")(UNREADABLE[file]())
     assert "damaged" not in str(refused.value)
+
+
+def test_a_full_folder_of_temporary_files_is_an_error(
+    db: TuningDatabase, full_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(DatabaseError):
+            db.import_lines(io.StringIO(full_text))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(folder.iterdir()) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "none"))
+    with pytest.raises(DatabaseError):
+        db.import_lines(io.StringIO(full_text))
 
 
 @pytest.mark.parametrize("moved", ["merge", "sync", "compare"])
