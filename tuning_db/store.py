@@ -320,8 +320,8 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
             return compare_databases(first, second, names)
 
     def _require_another(self, other: TuningDatabase) -> None:
-        """Two transactions of a database in memory would wait for each other."""
-        if other is self:
+        """A database in memory has one connection: two transactions would wait for each other."""
+        if other is self and self.location == "memory":
             raise DatabaseError("{0} is given as the other database, too", self.location)
 
     def export_lines(self, file: Path | IO[str]) -> int:
