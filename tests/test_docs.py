@@ -17,6 +17,7 @@ import contextlib
 import difflib
 import doctest
 import io
+import os
 import platform
 import re
 import runpy
@@ -38,6 +39,7 @@ import tilewright
 from tilewright.cli.main import main as command_line
 from tilewright.codegen.cuda.nvcc import nvcc
 from tilewright.importers import user_operators
+from tilewright.runtime.host import HOST
 from tilewright.schedule import PRIMITIVES
 from tilewright.target import CPUS
 from tilewright.tuning_db.journal import STATE
@@ -259,6 +261,8 @@ def test_page_runs(
         and platform.machine() != "x86_64"
     ):
         pytest.skip("the page loads what it compiles for x86-64")
+    if path.stem == "other_machines" and HOST in os.environ:
+        pytest.skip("the page says what this machine lacks, and the variable leaves out more")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:.", prepend=":")
     for name, value in PLAIN.items():

@@ -47,7 +47,7 @@ def programs() -> dict[str, Any]:
         "weighted": ops.matmul_func(16, 48, 32, constant_b=True),
         "adds": adds(3),
         "few": layers(rows=2),
-        "many": layers(rows=4),
+        "many": layers("another", rows=2),
         "other": layers(seed=1),
     }
 

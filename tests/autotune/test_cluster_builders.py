@@ -365,7 +365,7 @@ def declare(target: str | None) -> None:
 
 
 def test_workers_of_two_kinds_tune_for_both_targets_at_once(client: Any) -> None:
-    targets = [f"cpu -mcpu=x86-64-{level} -threads=1" for level in ("v2", "v3")]
+    targets = [f"cpu -mcpu={level} -threads=1" for level in ("x86-64", "x86-64-v2")]
     quick = TuneConfig(batch=2, final_seconds=0.05, measure=QUICK)
     numbers = set[int]()
     runners = [worker.address for worker in settled(client).workers]
@@ -387,6 +387,6 @@ def test_workers_of_two_kinds_tune_for_both_targets_at_once(client: Any) -> None
             assert {database.get(TargetRecord, m.target).text for m in trials} == {result.target}
             assert len({m.schedule for m in trials if m.trial}) == 4
     with refused(tw.ClusterError) as caught:
-        Cluster(client, HERE)
+        Cluster(client, resolve("cpu -mcpu=x86-64-v2 -threads=2"))
     assert all("it measures for" in why for why in caught.value.data["workers"].values())
     client.run(declare, None)
