@@ -6,14 +6,14 @@ the number of indices in each bag, and which index had the largest element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 MEAN, LARGEST = 1, 2
 """Modes of bags; another is the sum."""
 
 
-def bags_by_operators() -> Mapping[Any, Callable[..., Any]]:
+def bags_by_operators() -> dict[Any, Callable[..., Any]]:
     """Decompositions of bags with gradients, and of these gradients."""
     import torch
 

@@ -10,14 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ...base.errors import ModelError
 from ...graph.compose.complex import Complex
 from ...graph.ir import Constant, Graph, Value
 from ..unsupported import Reason, Unsupported
-from .bags import bags_by_operators
+from .decompositions import with_ours
 from .nodes import (
     AtenNodes,
     constant_of,
@@ -28,7 +27,6 @@ from .nodes import (
     output_of,
     place,
 )
-from .table import DECOMPOSED, TABLE
 
 
 @dataclass(frozen=True)
@@ -113,14 +111,7 @@ def decompositions() -> Mapping[Any, Any]:
     """PyTorch's decompositions into core ATen, of the operators that the table has not."""
     import torch
 
-    from . import operators  # noqa: F401  # registers all
-
-    table = dict(torch._decomp.core_aten_decompositions())
-    for name in DECOMPOSED:
-        overload = attrgetter(name)(torch.ops.aten)
-        table[overload] = torch._decomp.decomposition_table[overload]
-    table.update(bags_by_operators())
-    return {o: d for o, d in table.items() if str(o).removeprefix("aten.") not in TABLE}
+    return with_ours(torch._decomp.core_aten_decompositions())
 
 
 def _argument(nodes: AtenNodes, node: Any, constant: Any) -> Tensor | None:

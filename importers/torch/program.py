@@ -6,7 +6,6 @@ Weights are not copied: arrays share the memory of the tensors.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +14,8 @@ from ...base.errors import ModelError
 from ...graph.compose.complex import Complex
 from ...graph.ir import Graph, Value
 from ..unsupported import Reason, Unsupported
-from .bags import bags_by_operators
+from .decompositions import with_ours
 from .nodes import AtenNodes, Result, constant_of, input_of, output_of
-from .table import DECOMPOSED, TABLE
 
 
 def import_torch(program: Any, name: str = "") -> Graph:
@@ -81,15 +79,8 @@ def _decomposed(program: Any) -> Any:
     import torch
 
     table = torch.export.default_decompositions()
-    for overload in list(table):
-        if str(overload).removeprefix("aten.") in TABLE:
-            table.pop(overload)
-    for name in DECOMPOSED:
-        overload = operator.attrgetter(name)(torch.ops.aten)
-        table[overload] = torch._decomp.decomposition_table[overload]
-    table.update(bags_by_operators())
     try:
-        return program.run_decompositions(table)
+        return program.run_decompositions(with_ours(table))
     except Exception as error:  # of programs that it exported, such as with checks in branches
         raise _error_of_pytorch("decompose the program", error) from error
 

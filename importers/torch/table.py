@@ -36,18 +36,6 @@ Function = TypeVar("Function", bound=Translate)
 TABLE: dict[str, Translate] = {}
 """Translations by the overload: `add.Tensor`, `relu.default`, `higher_order.cond`."""
 
-DECOMPOSED = (
-    "_addmm_activation.default",
-    "dist.default",
-    "ldexp.Tensor",
-    "native_group_norm.default",
-    "native_layer_norm.default",
-    "rrelu_with_noise_backward.default",
-    "tril_indices.default",
-    "triu_indices.default",
-)
-"""Operators of core ATen that PyTorch can decompose too."""
-
 
 @dataclass(frozen=True)
 class Body:
