@@ -43,7 +43,7 @@ class Guard:
     @property
     def text(self) -> str:
         if self.broken is not None:
-            return f"{self.node}: {self.broken}"
+            return f"{self.node}: {_filled(self.broken, 'n', 'p')}"
         return f"{self.data.name} of {self.node}: expected {self.least} to {self.greatest}"
 
     def error(self, memory: np.ndarray[Any, Any]) -> GuardError:
@@ -87,8 +87,11 @@ def first_outside(
     place += () if column is None else (column,)
     if broken is None:
         return Outside(number, place, f"found {number} at {list(place)}")
-    told = broken.replace("{index}", str(number)).replace("{place}", str(flat))
-    return Outside(number, place, told)
+    return Outside(number, place, _filled(broken, number, flat))
+
+
+def _filled(broken: str, number: object, place: object) -> str:
+    return broken.replace("{index}", str(number)).replace("{place}", str(place))
 
 
 def check_guards(signature: Signature, guards: Sequence[Guard]) -> None:

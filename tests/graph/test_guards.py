@@ -90,7 +90,7 @@ def test_an_assertion_has_its_own_text() -> None:
     assert caught.value.first_line == "-3 is wrong at 4"
     assert (caught.value.data["node"], caught.value.data["place"]) == ("the check", (1, 1))
     (guard,) = model.guards
-    assert "wrong" in guard.text
+    assert guard.text == "the check: n is wrong at p"
     with pytest.raises(ModelError):
         b = Builder("known")
         b.add("asserted", b.input("x", TensorType("float32", ())), b.constant([2]), **text)
