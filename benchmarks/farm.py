@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 import tilewright as tw
 from tilewright import ops
@@ -194,46 +194,30 @@ def simulated(
     base = named(SHIPPED, model_for(target))
     assert base is not None
     truth = Truth(base, left_by(base, "cpu"))
-    found: dict[tuple[str, int], list[Trials]] = {}
+    print(
+        f"simulated: {func.name}, {seconds:g} s a candidate, {len(seeds)} seeds; the goal is "
+        f"within {CLOSE - 1:.0%} of the best of {MIN_TRIALS} trials of one worker\n"
+        "workers      way  trials/s  of ideal  trials to goal  seconds  times as fast",
+        flush=True,
+    )
+    first = list[Trials]()
     for count, (way, run) in product(workers, WAYS.items()):
         trials = max(MIN_TRIALS, parts * PART * count)
+        each = list[Trials]()
         for seed in seeds:
             search = Search(func, target, seed=seed, config=SearchConfig(base=None))
-            found.setdefault((way, count), []).append(
-                run(search, truth, Farm(count, seconds, seed), count, trials)
-            )
-    first = found["batches", workers[0]]
-    goals = [CLOSE * min(trials.seconds[:MIN_TRIALS]) for trials in first]
-    titles = (
-        "workers",
-        "way",
-        "trials/s",
-        "of ideal",
-        "trials to goal",
-        "seconds",
-        "times as fast",
-    )
-    table = Table(*(Column(title, justify="right") for title in titles), box=None)
-    ideal = _mean([t.rate for t in first]) / workers[0]
-    alone = _mean([t.until(goal)[1] for t, goal in zip(first, goals, strict=True)])
-    for (way, count), each in found.items():
-        rate = _mean([t.rate for t in each])
+            each.append(run(search, truth, Farm(count, seconds, seed), count, trials))
+        first = first or each
+        goals = [CLOSE * min(trials.seconds[:MIN_TRIALS]) for trials in first]
         ends = [t.until(goal) for t, goal in zip(each, goals, strict=True)]
-        took = _mean([end for _, end in ends])
-        table.add_row(
-            str(count),
-            way,
-            f"{rate:.3g}",
-            f"{rate / (count * ideal):.0%}",
-            f"{_mean([n for n, _ in ends]):.0f}",
-            f"{took:.3g}",
-            f"{alone / took:.3g}",
+        ideal = _mean([t.rate for t in first]) / workers[0]
+        alone = _mean([t.until(goal)[1] for t, goal in zip(first, goals, strict=True)])
+        rate, took = _mean([t.rate for t in each]), _mean([end for _, end in ends])
+        print(
+            f"{count:7} {way:>8} {rate:9.3g} {rate / (count * ideal):9.0%} "
+            f"{_mean([n for n, _ in ends]):15.0f} {took:8.3g} {alone / took:14.3g}",
+            flush=True,
         )
-    Console().print(
-        f"simulated: {func.name}, {seconds:g} s a candidate, {len(seeds)} seeds; the goal is "
-        f"within {CLOSE - 1:.0%} of the best of {MIN_TRIALS} trials of one worker",
-        table,
-    )
 
 
 def _mean(numbers: Sequence[float]) -> float:
