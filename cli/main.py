@@ -1,7 +1,8 @@
 """The command `tilewright`: tune, build, and inspect a database from a shell.
 
 A program is given as `FILE.py:FUNCTION`. The file is run like any imported Python module (so name
-only files that you trust), and the function is called with the `-p` parameters.
+only files that you trust), and the function is called with the `-p` parameters. What it
+makes, a program or a graph, may be named itself too.
 
 Results go to standard output, as tables or, with `--json`, as JSON. Progress, warnings and errors
 go to standard error. Exit status: 0 for success, 1 when Tilewright refuses, 2 for wrong usage, 130

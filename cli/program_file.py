@@ -175,8 +175,8 @@ def _kernel(made: Func | Graph, name: str, target: str) -> Func:
     return named[name]
 
 
-def _made(name: str, parameters: Iterable[str], taken: set[str] | None = None) -> Any:
-    """Returns what the function of `FILE.py:FUNCTION` returns.
+def _made(name: str, parameters: Sequence[str], taken: set[str] | None = None) -> Any:
+    """Returns what the function of `FILE.py:FUNCTION` returns, or the object that has this name.
 
     The file is run like an imported Python module, and can import its neighbours. `parameters` are
     texts such as `n=512`, converted by the annotations of the function: int, float, bool, str, a
@@ -201,11 +201,15 @@ def _made(name: str, parameters: Iterable[str], taken: set[str] | None = None) -
             f"{name} is a module itself; expected a function that returns it with example inputs: "
             f"return {function}, (x,)"
         )
-    if not callable(maker):
+    if maker is None:
         defined = [n for n, v in vars(module).items() if _is_made_by(v, module)]
         raise typer.BadParameter(
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
+    if not callable(maker):
+        if parameters and taken is None:
+            raise typer.BadParameter(f"{name} is no function, and has no parameters")
+        return maker
     return maker(**_arguments(maker, name, parameters, taken))
 
 
@@ -242,7 +246,11 @@ def _run(file: Path) -> ModuleType:
 
 
 def _is_made_by(value: object, module: ModuleType) -> bool:
-    return inspect.isfunction(value) and value.__module__ == module.__name__
+    from ..graph.ir import Graph
+    from ..tir.ir import Func
+
+    own = inspect.isfunction(value) and value.__module__ == module.__name__
+    return own or isinstance(value, Func | Graph)
 
 
 def _arguments(

@@ -776,6 +776,9 @@ def test_what_is_refused(
         ("db best x.db", "found 'x.db'; a database is given by --db"),
         ("tune FILE:nothing", "has no function 'nothing'; it defines"),
         ("tune FILE:number", "gives a int, expected a program"),
+        ("tune FILE:nothing", "refused, named"),
+        ("tune FILE:seen", "gives a list, expected a program"),
+        ("tune FILE:named -p n=1", "is no function, and has no parameters"),
         ("tune FILE:text -p n=1", "has no parameter 'n'; it has none"),
         ("tune FILE:needs", "needs a value for n"),
         ("tune FILE:needs -p n", "expected NAME=VALUE, found 'n'"),
@@ -828,6 +831,7 @@ def refused():
 
 
 seen = []
+named = needs(4)
 """
 
 
@@ -844,8 +848,15 @@ def test_parameters_by_annotation(run: Run, user_file: Path) -> None:
     output = user_file.with_name("x.o")
     result = run("build", f"{user_file}:needs", *options, "-o", output, "--object")
     assert result.code == 0, result.err
-    assert sys.modules["_tilewright_user_mine"].seen == [(3, 0.1, "b", False, None, 7)]
+    assert sys.modules["_tilewright_user_mine"].seen[-1] == (3, 0.1, "b", False, None, 7)
     assert str(user_file.parent) not in sys.path
+
+
+def test_a_program_is_named_itself(run: Run, user_file: Path) -> None:
+    output = user_file.with_name("x.o")
+    result = run("build", f"{user_file}:named", "-o", output, "--object")
+    assert result.code == 0, result.err
+    assert output.exists()
 
 
 def test_errors_of_the_program_are_told(run: Run, user_file: Path) -> None:
