@@ -192,6 +192,41 @@ def test_weights_that_are_not_those_of_the_model(
     assert weights_of(path) in refused.value.arguments
 
 
+CHANGE_LINKS = """
+import os, random, sys
+while True:
+    for name in sys.argv[1:]:
+        os.symlink(f"../{random.choice('01')}/{name}", "links/new")
+        os.replace("links/new", f"links/{name}")
+"""
+
+
+def test_links_that_change_while_they_are_followed(tmp_path: Path) -> None:
+    """What runs is a library with its own manifest and its own weights."""
+    graphs = [layers(seed=seed) for seed in range(2)]
+    (tmp_path / "0").mkdir()
+    (tmp_path / "1").mkdir()
+    library, _ = [written(g, tmp_path / str(n) / "layers.so") for n, g in enumerate(graphs)]
+    names = [path.name for path in (library, manifest_of(library), weights_of(library))]
+    (tmp_path / "links").mkdir()
+    for name in names:
+        (tmp_path / "links" / name).symlink_to(f"../0/{name}")
+    loaded = refused = 0
+    with subprocess.Popen([sys.executable, "-c", CHANGE_LINKS, *names], cwd=tmp_path) as changing:
+        try:
+            while loaded + refused < 80 or not loaded:
+                try:
+                    model = tw.load(tmp_path / "links" / "layers.so")
+                except tw.ArtifactError:
+                    refused += 1
+                    continue
+                loaded += 1
+                assert any(is_right(model, graph) for graph in graphs)
+        finally:
+            changing.kill()
+    assert refused
+
+
 @pytest.mark.parametrize("steps", [0, 1, 4096, None, -1, "2"])
 def test_a_manifest_that_says_other_steps_of_a_profile_is_refused(path: Path, steps: Any) -> None:
     """The function of the profile would write more than there is memory for."""
