@@ -226,7 +226,7 @@ def _is_marked(tensor: Any) -> bool:
     return bool(tensor.is_neg() or tensor.is_conj())
 
 
-# What Inductor calls takes a third of the time.
+# `torch.empty_strided` in a third of its time, as Inductor calls it: sizes and strides are tuples.
 _new = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
     lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
 )

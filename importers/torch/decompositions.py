@@ -13,8 +13,6 @@ _DECOMPOSED = (
     "_addmm_activation.default",
     "dist.default",
     "ldexp.Tensor",
-    "native_group_norm.default",
-    "native_layer_norm.default",
     "rrelu_with_noise_backward.default",
     "tril_indices.default",
     "triu_indices.default",
@@ -28,6 +26,7 @@ def with_ours(decompositions: Mapping[Any, Any]) -> dict[Any, Any]:
 
     from . import operators  # noqa: F401  # registers all
 
+    # Of an export this is a dictionary that has no elements before it is asked for its items.
     ours = dict(decompositions.items()) | bags_by_operators()
     for name in _DECOMPOSED:
         overload = attrgetter(name)(torch.ops.aten)
