@@ -47,7 +47,7 @@ def programs() -> dict[str, Any]:
         "weighted": ops.matmul_func(16, 48, 32, constant_b=True),
         "adds": adds(3),
         "few": layers(rows=2),
-        "many": layers("another", rows=2),
+        "again": layers("another", rows=2),
         "other": layers(seed=1),
     }
 
@@ -89,7 +89,7 @@ def test_kernels_and_models_are_reached_by_name(kept: Path) -> None:
     assert [*found] == [*programs()]
     assert [type(found[name]) for name in found] == [tw.Module] * 2 + [tw.Model] * 3
     assert added(found["adds"]) == 3
-    for name in ("few", "many", "other"):
+    for name in ("few", "again", "other"):
         graph = programs()[name]
         for a, b in zip(found[name](x_of(graph)), graph.reference(x_of(graph)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -113,10 +113,10 @@ def test_one_program_in_a_list_is_the_program(tmp_path: Path) -> None:
 
 
 def test_equal_weights_are_stored_once(kept: Path) -> None:
-    few, many, other = (p.weights for p in read_manifest(kept).programs[2:])
+    few, again, other = (p.weights for p in read_manifest(kept).programs[2:])
     assert few is not None
     assert other is not None
-    assert few == many
+    assert few == again
     assert other.offset == few.size
     assert kept.with_name("ops.so.weights").stat().st_size == 2 * few.size
 
@@ -342,7 +342,7 @@ def test_a_program_that_computes_something_else_is_found(library: Path) -> None:
     failed = tw.verify(library).failed
     assert [(c.what, c.of, c.outcome) for c in failed] == [
         ("fixture", "adds", "wrong"),
-        ("fixture", "many", "wrong"),
+        ("fixture", "again", "wrong"),
     ]
 
 
