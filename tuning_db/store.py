@@ -283,7 +283,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.merge(opened)
-        self._require_another(other)
+        self._require_two_connections(other)
         own = self._layers[0]
         with other._layers[0].reading() as source, own.writing(into_file=True) as connection:
             return write(connection, every(source), repin=False)
@@ -302,7 +302,7 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other) as opened:
                 return self.sync(opened)
-        self._require_another(other)
+        self._require_two_connections(other)
         here, there = self._layers[0], other._layers[0]
         refused: dict[str, DatabaseError] = {}
         synced = Synced(copy(there, here, refused), copy(here, there, refused))
@@ -314,12 +314,12 @@ class TuningDatabase(InProcess, Queries, error=DatabaseError, instead=_INSTEAD):
         if not isinstance(other, TuningDatabase):
             with TuningDatabase(other, create=False, read_only=True) as opened:
                 return self.compare(opened)
-        self._require_another(other)
+        self._require_two_connections(other)
         names = (self.location, other.location)
         with self._layers[0].reading() as first, other._layers[0].reading() as second:
             return compare_databases(first, second, names)
 
-    def _require_another(self, other: TuningDatabase) -> None:
+    def _require_two_connections(self, other: TuningDatabase) -> None:
         """A database in memory has one connection: two transactions would wait for each other."""
         if other is self and self.location == "memory":
             raise DatabaseError("{0} is given as the other database, too", self.location)

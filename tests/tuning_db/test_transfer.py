@@ -546,6 +546,16 @@ def test_a_database_is_not_its_own_other(memory: TuningDatabase, moved: str) -> 
         getattr(memory, moved)(memory)
 
 
+def test_a_file_is_its_own_other_and_has_nothing_more(tmp_path: Path) -> None:
+    with TuningDatabase(tmp_path / "own.db") as own:
+        own.put(*ONE_OF_EACH)
+        before = own.compare(own)
+        own.merge(own)
+        own.sync(own)
+        assert own.compare(own) == before
+        assert not any(own.merge(own).values())
+
+
 def test_a_line_has_room_for_the_largest_record() -> None:
     """Whatever its characters are, the line that is exported for it is read again."""
     astral = "\U0001f600" * LIMITS["workload.ir"]
