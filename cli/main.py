@@ -2,7 +2,7 @@
 
 A program is given as `FILE.py:FUNCTION`. The file is run like any imported Python module (so name
 only files that you trust), and the function is called with the `-p` parameters. What it
-makes, a program or a graph, may be named itself too.
+makes, such as a program or a graph, may be named itself too: `FILE.py:NAME`.
 
 Results go to standard output, as tables or, with `--json`, as JSON. Progress, warnings and errors
 go to standard error. Exit status: 0 for success, 1 when Tilewright refuses, 2 for wrong usage, 130

@@ -198,11 +198,11 @@ def _made(name: str, parameters: Sequence[str], taken: set[str] | None = None) -
     maker = getattr(module, function, None)
     if hasattr(maker, "forward"):
         raise typer.BadParameter(
-            f"{name} is a module itself; expected a function that returns it with example inputs: "
-            f"return {function}, (x,)"
+            f"{name} is a module itself; expected a function that returns it with example inputs, "
+            f"return {function}, (x,), or a name for such a tuple"
         )
     if maker is None:
-        defined = [n for n, v in vars(module).items() if _is_made_by(v, module)]
+        defined = [n for n, v in vars(module).items() if _may_be_named(v, module)]
         raise typer.BadParameter(
             f"{file} has no function {function!r}; it defines {', '.join(defined) or 'none'}"
         )
@@ -245,7 +245,7 @@ def _run(file: Path) -> ModuleType:
     return module
 
 
-def _is_made_by(value: object, module: ModuleType) -> bool:
+def _may_be_named(value: object, module: ModuleType) -> bool:
     from ..graph.ir import Graph
     from ..tir.ir import Func
 
