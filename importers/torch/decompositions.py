@@ -12,7 +12,6 @@ from .table import TABLE
 _DECOMPOSED = (
     "_addmm_activation.default",
     "dist.default",
-    "ldexp.Tensor",
     "rrelu_with_noise_backward.default",
     "tril_indices.default",
     "triu_indices.default",

@@ -787,3 +787,15 @@ def test_modes_of_parts() -> None:
             return (y @ torch.ones(2, 2)).float()
 
     check(function, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("exponents", ["int32", "int64"])
+def test_powers_of_two_that_no_float_has(dtype: str, exponents: str) -> None:
+    """The product has a value where the power alone is infinite, or 0."""
+    n = torch.tensor([130, 200, -200, 140, -149, 20, -20], dtype=getattr(torch, exponents))
+    x = torch.tensor([1e-40, 0, float("inf"), 2.0**-20, 1.5, 2.0**-10, -3])
+    x = torch.arange(7) if dtype == "int64" else x.to(getattr(torch, dtype))
+    wanted = torch.ldexp(x, n)
+    found = torch.compile(torch.ldexp, backend="tilewright")(x, n)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)

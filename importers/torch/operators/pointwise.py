@@ -11,6 +11,7 @@ from ....base import dtypes
 from ....graph.builder import Builder
 from ....graph.compose import pointwise
 from ....graph.compose.basics import cast_to, times
+from ....graph.compose.bits import bitcast
 from ....graph.ir import TensorType, Value
 from ...unsupported import Reason, Unsupported
 from ..table import (
@@ -370,6 +371,28 @@ for _name, _operator in (("left", "shift_left"), ("right", "shift_right")):
     aten(f"__{_name[0]}shift__.Tensor", f"__{_name[0]}shift__.Scalar")(
         partial(arithmetic, _operator)
     )
+
+
+@aten("ldexp.Tensor")
+def ldexp(b: Builder, out: TensorType, self: Value, other: Value) -> Value:
+    """Floats times whole powers of two, which themselves may be too large or small for the dtype.
+
+    PyTorch multiplies all else by the power.
+    """
+    if dtypes.is_float(other.dtype) or not dtypes.is_float(self.dtype):
+        dtype = other.dtype if dtypes.is_float(other.dtype) else out.dtype
+        power = arithmetic("power", b, TensorType(dtype, other.shape), 2, other)
+        return arithmetic("multiply", b, out, self, power)
+    value, left = as_value(b, self, out.dtype), cast_to(b, other, "int64")
+    value = cast_to(b, value, "float64")
+    for _ in range(3 if out.dtype == "float64" else 1):
+        low, high = b.constant(-1000, "int64"), b.constant(1000, "int64")
+        now = b.add("maximum", b.add("minimum", left, high), low)
+        left = b.add("subtract", left, now)
+        biased = b.add("add", now, b.constant(1023, "int64"))
+        bits = b.add("shift_left", biased, b.constant(52, "int64"))
+        value = b.add("multiply", value, bitcast(b, bits, "float64"))
+    return cast_to(b, value, out.dtype)
 
 
 @aten("signbit")
