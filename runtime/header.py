@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..base import __version__
-from ..base.text import printable
 from ..target import FEATURES, CpuTarget
 from .guards import FIRST_GUARD, Guard
 from .host import CPUINFO
@@ -103,7 +102,7 @@ def _declaration(program: Declared) -> list[str]:
         " *",
         *_weights_note(signature, weights),
         *_WORKSPACE_NOTE,
-        *(f" * {line}".replace("*/", "* /") for line in _guard_note(guards)),
+        *(f" * {line}" for line in _guard_note(guards)),
         " * Outputs must not overlap with any other argument. Calls are thread-safe.",
         *_range_note(signature),
         " */",
@@ -218,7 +217,7 @@ def _guard_note(guards: Sequence[Guard]) -> list[str]:
 
 def _reason(guard: Guard) -> str:
     what = "an index is out of range" if guard.broken is None else "an assertion does not hold"
-    return f"{what}, {printable(guard.text).removesuffix('.')}"
+    return f"{what}, {_shown(guard.text).removesuffix('.')}"
 
 
 def _weights_note(signature: Signature, weights: WeightsNote | None) -> list[str]:
@@ -244,7 +243,7 @@ def _range_note(signature: Signature) -> list[str]:
 
 
 def _shown(name: str) -> str:
-    """A name of a model as text of a comment, which it cannot end: anybody may have chosen it."""
+    """What a model says as text of a comment, which it cannot end: anybody may have chosen it."""
     return "".join(c if c.isprintable() and c not in "*\\" else f"\\u{ord(c):04x}" for c in name)
 
 

@@ -443,19 +443,23 @@ def test_a_header_tells_weights_from_an_input_of_that_name(tmp_path: Path) -> No
     assert tw.load(path)(weights=np.ones((2, 2), np.float32)).tolist() == [[2, 2], [2, 2]]
 
 
-def test_the_name_of_an_input_is_no_code_of_the_header(tmp_path: Path) -> None:
+def test_what_a_model_says_is_no_code_of_the_header(tmp_path: Path) -> None:
     """C joins lines that end with a backslash before it looks where comments end."""
     b = Builder("named")
     names = ("x*\\\n/ int taken = 1; /*", "y*/ int taken = 1; /*", "self")
     inputs = [b.input(name, TensorType("float32", (2,))) for name in names]
-    graph = b.graph({"y": b.add("negative", inputs[-1])})
+    asserted = b.add(
+        "asserted", inputs[-1], b.input("n", TensorType("int64", ())), by=names[0], broken=names[0]
+    )
+    graph = b.graph({"y": b.add("negative", asserted)})
     path = written(graph, tmp_path / "named.so")
     command = ["cc", "-xc", "-E", "-P", "named.h"]
     code = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert "int32_t named(" in code
     assert "taken" not in code
     zeros = np.zeros(2, np.float32)
-    assert tw.load(path)(**dict.fromkeys(graph.inputs, zeros)).tolist() == [0, 0]
+    given = {**dict.fromkeys(names, zeros), "n": np.array(0)}
+    assert tw.load(path)(**given).tolist() == [0, 0]
 
 
 def test_kernels_without_records_are_listed(path: Path) -> None:
